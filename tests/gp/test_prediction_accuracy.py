@@ -47,7 +47,7 @@ def test_bounds_at_points_contain_the_errors_of_mean_and_deviation(name, dtype):
     errors = posterior.variance_solves[0].errors
     assert (off(posterior, p) <= errors.mean.numpy() + 1e-6).all()
     ratio = sd / p.sd - 1
-    assert (ratio <= errors.sd.numpy() + 1e-6).all()
+    assert (ratio <= errors.sd().numpy() + 1e-6).all()
     assert (ratio >= -1e-6).all()
 
 

@@ -61,7 +61,7 @@ def test_points_in_random_order_make_as_many_groups_as_sorted_ones(monkeypatch):
     p, groups = dense(600, 0.3, "matern32", m=200), []
     of_group = neighbour_variances.NeighbourVariances._of_group
     monkeypatch.setattr(
-        neighbour_variances.NeighbourVariances, "_of_group", lambda *a: groups.append(len(a[1])) or of_group(*a)
+        neighbour_variances.NeighbourVariances, "_of_group", lambda *a: groups.append(len(a[2])) or of_group(*a)
     )
     posterior, counts = posterior_of(p), []
     for order in (np.argsort(p.z[:, 0]), np.random.default_rng(0).permutation(200)):

@@ -9,7 +9,8 @@ needed. This is the idea of nearest-neighbour Gaussian processes (Vecchia, JRSS 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
@@ -20,7 +21,7 @@ from torch import Tensor
 from apviz.kernels import Stationary
 from apviz.operators import CountingOperator
 
-#: numbers of rows that a group is conditioned on, one after another until its variances settle
+#: numbers of rows that groups are conditioned on, one after another until the variances settle
 ROWS = (512, 1_024, 2_048)
 #: further numbers for what has not settled then, and the n ÷ their number from which a solve with all rows takes longer
 FURTHER, WORTH = (4_096, 8_192), 64
@@ -32,7 +33,7 @@ CANDIDATES = 4
 INSIDE = 128
 #: points of a group, far apart, that choose its rows in turn
 SPREAD = 16
-#: relative change of the standard deviation of f by all further rows, as extrapolated, below which it has settled
+#: relative change of the standard deviation by all further rows, as extrapolated, below which it has settled
 SETTLED = 0.02
 #: share of the explained variance that is rounding
 ROUNDING = 1e-9
@@ -48,17 +49,25 @@ class NeighbourVariances:
         self._by_distance = few and isinstance(operator.kernel, Stationary)
         self._group = GROUPS[0 if few else 1]
 
-    def variances(self, points: Tensor) -> tuple[Tensor, Tensor]:
+    def variances(self, points: Tensor, noise: float = 0.0) -> tuple[Tensor, Tensor]:
         """Return the variances at test inputs (m, d), to (m,), and whether each has settled, (m,) bool.
 
         A group costs the squared number of rows in kernel entries, and a Cholesky factor.
+
+        Args:
+            points: test inputs.
+            noise: what predictions add to the variance of f: then that of the sum has to settle.
         """
         scaled = self._operator.scaled(points)
-        variance = self._own.new_empty(len(points))
+        variance = self._operator.formula.diagonal(scaled) + noise
         settled = torch.zeros(len(points), dtype=torch.bool, device=points.device)
-        for group in self._groups(scaled):
-            variance[group], settled[group] = self._of_group(points[group], scaled[group])
-        return variance, settled
+        for count in _counts(self._operator.n):  # what has not settled is grouped again: few groups need many rows
+            left = (~settled).nonzero()[:, 0]
+            for group in self._groups(scaled[left]):
+                of = left[group]
+                found, settled[of] = self._of_group(count, points[of], scaled[of], noise)
+                variance[of] = variance[of].minimum(found)
+        return (variance - noise).clamp_min_(0.0), settled
 
     def left_out(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return the variances of observations given those of other rows, and whether each has settled.
@@ -69,13 +78,17 @@ class NeighbourVariances:
         Returns:
             variance (m,), σ² included, and (m,) bool. It is that given all other rows, or larger.
         """
-        operator, found = self._operator, []
+        operator, variances, settled = self._operator, [], []
         for row in rows.tolist():
             point, scaled = operator.given[row : row + 1].double(), operator.inputs[row : row + 1]
             noise = float(self._own[row] - operator.formula.diagonal(scaled)[0])
-            found.append(self._of_group(point, scaled, noise, without=row))
-        variance, settled = zip(*found, strict=True)
-        return torch.cat(variance), torch.cat(settled)
+            for count in _counts(operator.n):
+                variance, has_settled = self._of_group(count, point, scaled, noise, without=row)
+                if has_settled:
+                    break
+            variances.append(variance)
+            settled.append(has_settled)
+        return torch.cat(variances), torch.cat(settled)
 
     def _groups(self, scaled: Tensor) -> Iterator[Tensor]:
         """Yield test points that are close together: with few inputs, few rows are in the box of each group."""
@@ -91,39 +104,24 @@ class NeighbourVariances:
             along = scaled[group, int((high - low).argmax())].argsort()
             waiting += [(group[half], rows) for half in (along[: len(along) // 2], along[len(along) // 2 :])]
 
-    def _of_group(self, points: Tensor, scaled: Tensor, noise: float = 0.0, without: int = -1) -> tuple[Tensor, Tensor]:
-        """Return the variances of f plus noise at a group, and whether each has settled; `without` one of the rows."""
-        prior = self._operator.formula.diagonal(scaled)
-        variance, settled = prior + noise, torch.zeros(len(prior), dtype=torch.bool, device=prior.device)
-        added = torch.full_like(prior, noise)
-        for counts in (ROWS, *((count,) for count in FURTHER if self._operator.n >= WORTH * count)):
-            left = (~settled).nonzero()[:, 0]
-            if not len(left):
-                break
-            near, c = self._nearest(points[left], scaled[left], counts[-1])
-            others = near != without
-            variance[left], settled[left] = self._given(counts, near[others], c[others], prior[left], added[left])
-        return variance, settled
-
-    def _given(
-        self, counts: Sequence[int], rows: Tensor, c: Tensor, prior: Tensor, noise: Tensor
+    def _of_group(
+        self, count: int, points: Tensor, scaled: Tensor, noise: float, without: int = -1
     ) -> tuple[Tensor, Tensor]:
-        """Return the variances of f plus noise, (c,), given the leading rows (b,), and whether each has settled.
+        """Return the variances of f plus noise at a group given `count` rows, and whether each has settled.
 
         Args:
-            counts: numbers of the rows, one after another until all have settled.
-            c: (b, c) k of rows and points.
-            prior, noise: (c,) variances of f at the points, and of what is added to it.
+            count: number of rows that the group is conditioned on.
+            points, scaled: (c, d) test inputs, and these as the operator scales them.
+            noise: what is added to the variance of f.
+            without: index of a row that is left out.
         """
-        variance, settled = prior + noise, torch.zeros(len(prior), dtype=torch.bool, device=prior.device)
-        for count in sorted({min(count, len(rows)) for count in counts}):
-            factor = torch.linalg.cholesky(self._operator.block(rows[:count]))
-            explained = torch.linalg.solve_triangular(factor, c[:count], upper=False).square_().cumsum(0)
-            variance = (prior - explained[-1]).clamp_min_(0.0) + noise
-            settled = _have_settled(variance, explained) | (count == len(rows) and self._operator.n <= ROWS[-1])
-            if settled.all():
-                break
-        return variance, settled
+        operator = self._operator
+        rows, c = self._nearest(points, scaled, count)
+        others = rows != without
+        factor = torch.linalg.cholesky(operator.block(rows[others]))
+        explained = torch.linalg.solve_triangular(factor, c[others], upper=False).square_().cumsum(0)
+        variance = (operator.formula.diagonal(scaled) - explained[-1]).clamp_min_(0.0) + noise
+        return variance, _have_settled(variance, explained, operator.n) | (count >= operator.n)
 
     def _nearest(self, points: Tensor, scaled: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """Return `count` rows that explain most of a group, the first first, and k of both: (b,) and (b, c)."""
@@ -153,18 +151,24 @@ class NeighbourVariances:
         return cKDTree(self._operator.inputs.cpu().numpy())
 
 
-def _have_settled(variance: Tensor, explained: Tensor) -> Tensor:
-    """Return for which points more rows would hardly lower the variance, (c,).
+def _counts(n: int) -> list[int]:
+    """Return the numbers of rows that groups are conditioned on, one after another, of n rows in all."""
+    return [*ROWS, *(count for count in FURTHER if n >= WORTH * count)]
 
-    What a quarter, a half and all of the rows explain, (b, c), is continued as a geometric series.
+
+def _have_settled(variance: Tensor, explained: Tensor, n: int) -> Tensor:
+    """Return for which points all n rows would hardly lower the variance, (c,).
+
+    What a quarter, a half and all of the rows explain, (b, c), is continued: each doubling of the rows, until they are
+    n, adds what the one before did times the last ratio of two.
     """
     count = len(explained)
     quarter, half, last = (explained[max(count // part - 1, 0)] for part in (4, 2, 1))
     before, now = half - quarter, last - half
     ratio = now / before.clamp_min(torch.finfo(now.dtype).tiny)
-    remaining = now * ratio / (1 - ratio).clamp_min(torch.finfo(now.dtype).tiny)
-    is_small = (now <= ROUNDING * last) | (remaining <= (1 - (1 + SETTLED) ** -2) * variance)
-    return is_small & ((ratio < 1) | (now <= ROUNDING * last))
+    doublings = math.ceil(math.log2(n / count)) if n > count else 0
+    remaining = torch.stack([now * ratio**k for k in range(doublings + 1)]).sum(0) - now
+    return (now <= ROUNDING * last) | (remaining <= (1 - (1 + SETTLED) ** -2) * variance)
 
 
 def _spread(points: Tensor, count: int) -> Tensor:

@@ -331,10 +331,11 @@ class Posterior:
         """Predict the variance of f(x*), between 0 and the prior variance: x_star (m, d), to (m,).
 
         Args:
-            method: `solves`, `lanczos` or `neighbours`, as described in the class; `auto`: `neighbours` for 1,024 test
+            method: `solves`, `lanczos` or `neighbours`, as described in the class; `auto`: `neighbours` for 256 test
                 points or more with over 4,096 rows and no Cholesky factor, else `solves`.
             rank: rank of Lanczos; at most n is used.
-            include_noise: add σ²: predict the variance of an observation y(x*).
+            include_noise: add σ²: predict the variance of an observation y(x*). Near rows then suffice where the noise
+                hides what further rows would change.
             hooks: hooks of the solves, one solve a batch. A solve that a hook stops counts as not converged.
 
         Raises:
@@ -344,9 +345,10 @@ class Posterior:
         with explained("a prediction", FEWER_AT_ONCE):
             points = Points(x_star, self.system)
             out: Tensor = self.weights.new_empty(len(points))
-            for batch in self._variances(points, method, hooks, rank):
-                out[batch.rows] = batch.variance
-            return out + self.hyperparameters.noise if include_noise else out
+            added = self.hyperparameters.noise if include_noise else 0.0
+            for batch in self._variances(points, method, hooks, rank, noise=added):
+                out[batch.rows] = batch.variance + added
+            return out
 
     def mean_and_variance(
         self,
@@ -361,15 +363,15 @@ class Posterior:
         with explained("a prediction", FEWER_AT_ONCE):
             points = Points(x_star, self.system)
             means, variances = (self.weights.new_empty(len(points)) for _ in range(2))
-            done = 0
-            for batch in self._variances(points, method, hooks, rank):
-                variances[batch.rows] = batch.variance
+            done, added = 0, self.hyperparameters.noise if include_noise else 0.0
+            for batch in self._variances(points, method, hooks, rank, noise=added):
+                variances[batch.rows] = batch.variance + added
                 if batch.columns is not None:
                     means[batch.rows] = self._mean_of(batch)
                     done += len(batch.points)
             if done < len(points):
                 means = self._mean(x_star)
-            return means, variances + self.hyperparameters.noise if include_noise else variances
+            return means, variances
 
     def covariance(self, x_star: Any, *, include_noise: bool = False, hooks: Iterable[Hook] = ()) -> Tensor:
         """Predict the covariance of f(x*): (m, d) to (m, m). It uses the solves of `variance`, which is its diagonal.
@@ -455,7 +457,7 @@ class Posterior:
         check it before any work.
         """
         added = self.hyperparameters.noise if include_noise else 0.0
-        batches = self._variances(Points(x_star, self.system), method, hooks, rank)
+        batches = self._variances(Points(x_star, self.system), method, hooks, rank, noise=added)
         return (Prediction(each.rows, self._mean_of(each), each.variance + added, each.solve) for each in batches)
 
     def accuracy(
@@ -499,7 +501,7 @@ class Posterior:
     @property
     def prediction_accuracy(self) -> PredictionAccuracy:
         """Accuracy of the last predictions: at each point if their variances were solved for, else the proven bound."""
-        return self._accuracy(*self._known.errors)
+        return self._accuracy(*self._known.errors, self._known.noise)
 
     def samples(
         self, count: int, seed: int = 0, *, prior: PriorBy = "auto", features: int = FEATURES, around: Any = None,
@@ -555,8 +557,9 @@ class Posterior:
     def _residual_operator(self) -> CountingOperator:
         return operator_for(self.operator, self.solution)
 
-    def _accuracy(self, errors: list[PointErrors], points: int) -> PredictionAccuracy:
-        return PredictionAccuracy.of(errors, points, self.mean_error, how_known(self.solution), self._means.error)
+    def _accuracy(self, errors: list[PointErrors], points: int, noise: float = 0.0) -> PredictionAccuracy:
+        how = how_known(self.solution)
+        return PredictionAccuracy.of(errors, points, self.mean_error, how, self._means.error, noise)
 
     def _reference(self) -> Variances:
         """Return variances by the solver that apviz chooses, from which the errors of a given one are known."""
@@ -573,10 +576,17 @@ class Posterior:
         return columns.T @ self.weights + mean
 
     def _variances(
-        self, points: Points, method: Method, hooks: Iterable[Hook], rank: int = 1, keep: Sequence[Tensor] | None = None
+        self,
+        points: Points,
+        method: Method,
+        hooks: Iterable[Hook],
+        rank: int = 1,
+        keep: Sequence[Tensor] | None = None,
+        *,
+        noise: float = 0.0,
     ) -> Iterator[Batch]:
-        """Return an iterator of batches. Settings are checked immediately."""
-        self._known = Known()
+        """Return an iterator of batches of variances of f; `noise` is what predictions add. Checks immediately."""
+        self._known = Known(noise=noise)
         self.variance_solves = self._known.solves
         seconds = 0.0 if self.solution is None else self.solution.seconds
         asked = Asked(points, checked_hooks(hooks), self._mean_residual, self._known, seconds, rank, keep)

@@ -98,11 +98,10 @@ class PointErrors:
     predicted_sd: Tensor
     least_sd: Tensor
 
-    @property
-    def sd(self) -> Tensor:
-        """Bounds on how much too large the standard deviation of f is, relative to the exact one, (c,)."""
-        predicted = self.predicted_sd
-        return torch.where(predicted > 0, predicted / self.least_sd - 1, torch.zeros_like(predicted))
+    def sd(self, noise: float = 0.0) -> Tensor:
+        """Return bounds on how much too large the standard deviation of f plus noise is, relative to the exact one."""
+        predicted, least = ((sd.double().square() + noise).sqrt() for sd in (self.predicted_sd, self.least_sd))
+        return torch.where(predicted > 0, predicted / least - 1, torch.zeros_like(predicted))
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,12 +110,14 @@ class PredictionAccuracy:
 
     Args:
         mean_errors: (s,) bounds on the errors of the means of sampled test points, in posterior standard deviations.
-        sd_errors: (s,) bounds on the relative errors of their standard deviations of f.
+        sd_errors: (s,) bounds on the relative errors of their standard deviations: of f, or of observations if the
+            predictions included noise.
         points: number of test points from which the sample was drawn at random; s: they all were solved for.
         proven: bound on the error of every mean, in posterior standard deviations; may be infinite.
         how: how `proven` is known, in words: where the residual was measured on random rows, it is no proof.
         product_error: largest error of the products k(x*, X) W at the sampled points, in posterior standard deviations.
         has_series: whether these products are approximate.
+        has_noise: whether the predictions included noise.
 
     Examples:
         >>> import torch, apviz
@@ -135,19 +136,29 @@ class PredictionAccuracy:
     how: str = "proven"
     product_error: float = 0.0
     has_series: bool = False
+    has_noise: bool = False
 
     @classmethod
     def of(
-        cls, errors: Iterable[PointErrors], points: int, proven: float, how: str = "proven", product_error: float = 0.0
-    ) -> PredictionAccuracy:
-        """Return the accuracy from errors of batches of sampled points; `product_error` is in the target's units."""
-        several = list(errors)
-        off, sd, least = (
-            np.concatenate([*(getattr(each, name).double().numpy() for each in several), []])
-            for name in ("mean", "sd", "least_sd")
-        )
+        cls, errors: Iterable[PointErrors], points: int, proven: float, how: str = "proven", product_error: float = 0.0,
+        noise: float = 0.0,
+    ) -> PredictionAccuracy:  # fmt: skip
+        """Return the accuracy from errors of batches of sampled points.
+
+        Args:
+            errors: of batches of sampled points.
+            points, proven, how: as in the class.
+            product_error: in the target's units.
+            noise: what the predictions added to the variance of f.
+        """
+        of_each = [(each.mean, each.sd(noise), each.least_sd) for each in errors]
+        off, sd, least = (np.concatenate([*(part.double().numpy() for part in parts), []]) for parts in (
+            zip(*of_each, strict=True) if of_each else ((), (), ())
+        ))  # fmt: skip
         of_product = product_error / least if product_error else np.zeros_like(off)
-        return cls(off + of_product, sd, points, proven, how, float(of_product.max(initial=0.0)), product_error > 0)
+        return cls(
+            off + of_product, sd, points, proven, how, float(of_product.max(initial=0.0)), product_error > 0, noise > 0
+        )
 
     def with_means_of(self, solution: Solution | None, bound: float) -> PredictionAccuracy:
         """Return the accuracy of other means at these points, from the solve and the bound that hold for all."""
@@ -182,7 +193,7 @@ class PredictionAccuracy:
         return min(self.proven + self.product_error, self._bound(self.mean_errors, share, confidence))
 
     def sd_error(self, share: float = SHARE, confidence: float = CONFIDENCE) -> float:
-        """Return a bound on the relative error of this share of standard deviations of f, as `mean_error` does."""
+        """Return a bound on the relative error of this share of standard deviations, as `mean_error` does."""
         return self._bound(self.sd_errors, share, confidence)
 
     def _bound(self, errors: NDArray[np.float64], share: float, confidence: float) -> float:
@@ -213,7 +224,8 @@ class PredictionAccuracy:
         # rounded down: less is claimed
         means = f"{math.floor(100 * share + 1e-9)}% of means are within {_plain(mean)} posterior sd of the exact GP"
         much = f"{_plain(100 * sd)}%" if sd < 1 else f"{_plain(1 + sd)} times"
-        sds = f"sd at most {much} too large" if np.isfinite(sd) else "the error of sd is not known"
+        name = "sd with noise" if self.has_noise else "sd"
+        sds = f"{name} at most {much} too large" if np.isfinite(sd) else "the error of sd is not known"
         known = "all test points" if self.sampled >= self.points else (
             f"{self.sampled} of {self.points:,} test points, {CONFIDENCE:.0%} confidence"
         )  # fmt: skip
@@ -254,6 +266,7 @@ def together(several: Iterable[PredictionAccuracy]) -> PredictionAccuracy:
         worst.how,
         max(each.product_error for each in all_of),
         any(each.has_series for each in all_of),
+        any(each.has_noise for each in all_of),
     )
 
 

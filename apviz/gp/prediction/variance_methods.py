@@ -24,12 +24,12 @@ from apviz.solvers import Hook
 Method = Literal["solves", "lanczos", "neighbours", "auto"]
 METHODS: Final = get_args(Method)
 #: test points from which, and training rows beyond which, near rows are worth a sample of solves
-MANY_POINTS, MANY_ROWS = 1_024, 4_096
+MANY_POINTS, MANY_ROWS = 256, 4_096
 #: numbers of the inputs that are grouped at once: points in random order have few neighbours among a few thousand
 GROUPED = 2**20
 #: seconds that a sample may always take
 SAMPLE_SECONDS = 10.0
-#: error of standard deviations of f, relative to the exact ones, beyond which a sample warns
+#: error of standard deviations, relative to the exact ones, beyond which a sample warns
 SD_ERROR = 0.05
 
 
@@ -40,11 +40,13 @@ class Known:
     Args:
         solves: records of the solves for their variances.
         sample: if near rows gave the variances, the errors at some of them, and `points`, the number of all.
+        noise: what predictions add to the variance of f, so that errors of standard deviations are those of the sum.
     """
 
     solves: list[VarianceSolve] = field(default_factory=list)
     sample: list[PointErrors] = field(default_factory=list)
     points: int = 0
+    noise: float = 0.0
 
     @property
     def errors(self) -> tuple[list[PointErrors], int]:
@@ -135,7 +137,7 @@ class VarianceMethods:
         if not len(points):
             return self._solves(asked)
         together = max(CHUNK, GROUPED // self._operator.x.shape[1])
-        near = [self._near_rows().variances(chunk) for _, chunk in points.chunks(together)]
+        near = [self._near_rows().variances(chunk, known.noise) for _, chunk in points.chunks(together)]
         variance, settled = (torch.cat(each) for each in zip(*near, strict=True))
         # all at once: a solve for one point takes nearly as long as for a hundred
         left, size = (~settled).nonzero()[:, 0].cpu().numpy(), self._by_solves.width()
@@ -148,7 +150,7 @@ class VarianceMethods:
         known.points, known.sample = len(points), sampled_errors(
             points, order, residual, lambda chunk, rows, found: sd[order[rows]], self._by_solves, seconds, hooks
         )  # fmt: skip
-        found = PredictionAccuracy.of(known.sample, len(points), math.inf)
+        found = PredictionAccuracy.of(known.sample, len(points), math.inf, noise=known.noise)
         if not found.sd_error() <= SD_ERROR:
             warnings.warn(
                 f"standard deviations given near rows may be too large: {found.sentence}; the method 'solves' takes "
