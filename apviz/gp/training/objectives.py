@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from apviz.duplicates import DistinctRows, merged
+from apviz.factors import NotPositiveDefinite
 from apviz.gp.training.gradient import Gradient, marginal_likelihood_gradient, step_system
 from apviz.gp.training.likelihood import exact_marginal_likelihood
 from apviz.gp.training.parametrisation import Parametrisation, Transform
 from apviz.gp.training.settings import TrainingSettings
+from apviz.hyperparameters import Hyperparameters
 from apviz.operators import DENSE_MAX_N, CountingOperator
 from apviz.solvers import Hook, Solution, StopReason, attempt
 from apviz.solvers.run import Run
@@ -153,3 +155,13 @@ class ExactLikelihood(Objective):
         stop_request.check(found.solution)
         assert found.gradient is not None  # it was requested
         return Evaluation(self._chained(raw, found.gradient), -found.value / self.rows.n, found.solution, found.work)
+
+    def value(self, h: Hyperparameters) -> float:
+        """Return ℓ/n at hyperparameters, in nats a row; infinity if K has no factor."""
+        try:
+            found = exact_marginal_likelihood(
+                self.x, self.y, h, noises=self.rows.noises(h.noise), with_gradient=False, dataset=self.dataset
+            )
+        except (NotPositiveDefinite, RuntimeError):
+            return math.inf
+        return -found.of_all(self.rows, h.noise).value / self.rows.n

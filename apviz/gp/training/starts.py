@@ -17,8 +17,11 @@ from apviz.gp.training.settings import TrainingSettings
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS, Kernel, kernel_named
 
-# number of rows for median distances
+# number of rows for median distances, and for the likelihood of shorter and longer lengthscales
 DISTANCE_ROWS = 500
+# The start is the likeliest of these multiples of the lengthscales from median distances: from far too long ones, as
+# for the seasons of ten years, the nearest optimum explains the target by noise.
+MULTIPLES = (1.0, 3.0, 1 / 3, 1 / 9, 1 / 27)
 # initial noise as a share of the target's variance
 NOISE_SHARE = 0.1
 # standard deviation of the logarithms of further starts around the first: most are within a factor of 20
@@ -57,8 +60,21 @@ def start_of(settings: TrainingSettings, objective: Objective) -> Hyperparameter
     if isinstance(s.kernel, Kernel):
         return Hyperparameters.of(s.kernel, math.log(2) + s.noise_floor)
     if s.optimiser == "l-bfgs" or s.search_rows:
-        return scales_of(objective.x, objective.y, objective.parametrisation, s.seed)
+        return likeliest_multiple(objective, scales_of(objective.x, objective.y, objective.parametrisation, s.seed), s)
     return None
+
+
+def likeliest_multiple(objective: Objective, start: Hyperparameters, settings: TrainingSettings) -> Hyperparameters:
+    """Return the start with its lengthscales multiplied by what makes some random rows likeliest."""
+    some = _some(objective.x, settings.seed)
+    few = ExactLikelihood(objective.x[some], objective.y[some], objective.parametrisation, rows=objective.rows.of(some))
+    best, least = start, math.inf
+    for multiple in MULTIPLES:
+        tried = replace(start, lengthscale=tuple(multiple * each for each in start.lengthscale))
+        value = few.value(tried)
+        if value < least:
+            best, least = tried, value
+    return best
 
 
 def scales_of(x: Tensor, y: Tensor, parametrisation: Parametrisation, seed: int) -> Hyperparameters:
@@ -67,9 +83,7 @@ def scales_of(x: Tensor, y: Tensor, parametrisation: Parametrisation, seed: int)
     The lengthscale of an input is √d times the median distance along it; a lengthscale for all inputs is the median
     distance. The correlation of most pairs is then neither 0 nor 1. The kernel must be stationary.
     """
-    generator = torch.Generator().manual_seed(int(seed))
-    some = x[torch.randperm(len(x), generator=generator)[:DISTANCE_ROWS].to(x.device)].double()
-    d = x.shape[1]
+    some, d = x[_some(x, seed)].double(), x.shape[1]
     along = torch.stack([_median(some[:, [k]]) for k in range(d)])
     ard = isinstance(parametrisation.kernel.hyperparameters["lengthscale"], tuple)
     lengthscale = along * math.sqrt(d) if ard else _median(some)
@@ -79,6 +93,12 @@ def scales_of(x: Tensor, y: Tensor, parametrisation: Parametrisation, seed: int)
     )
     noise = max(NOISE_SHARE * variance, 2 * parametrisation.noise_floor)
     return Hyperparameters.of(kernel, noise, float(y.double().mean()))
+
+
+def _some(x: Tensor, seed: int) -> Tensor:
+    """Return the places of some random rows of x: (n, d)."""
+    generator = torch.Generator().manual_seed(int(seed))
+    return torch.randperm(len(x), generator=generator)[:DISTANCE_ROWS].to(x.device)
 
 
 def _median(x: Tensor) -> Tensor:
