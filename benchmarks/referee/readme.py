@@ -15,8 +15,6 @@ from benchmarks.referee.tables import EXACT, complete, finished, medians, tabula
 
 README = Path(__file__).parents[2] / "README.md"
 MARKS = "<!-- the best models of benchmarks.referee -->", "<!-- their end -->"
-#: processor seconds of the table
-BUDGET = 10.0
 
 
 def current(folder: Path) -> str:
@@ -33,11 +31,14 @@ def write(folder: Path, readme: Path = README) -> None:
 
 
 def table(of: pd.DataFrame) -> str:
-    """Return the best model and the exact one for the most rows of every data set, as Markdown, the most gap first."""
-    own = of[(of["track"] == "own") & (of["budget"] == BUDGET)]
+    """Return the best model and the exact one of every data set, as Markdown, the most gap first.
+
+    Every set is shown with the most rows for which all entrants were measured, and the largest budget there.
+    """
     rows = []
-    for data, every in own.groupby("data", sort=False):
+    for data, every in of[of["track"] == "own"].groupby("data", sort=False):
         task = every[every["n"] == every["n"].max()]
+        task = task[task["budget"] == task["budget"].max()]
         done = finished(task)
         if done.empty:
             continue
@@ -46,8 +47,9 @@ def table(of: pd.DataFrame) -> str:
         gap = math.inf if mine is None else float(mine["nll"] - best["nll"])
         words = "not finished" if mine is None or math.isinf(gap) else f"{_nll(mine['nll'])} ({_seconds(mine)})"
         first = f"{best['entrant']} {_nll(best['nll'])} ({_seconds(best)})"
-        rows.append((gap, f"| {data} | {int(best['rows']):,} | {int(best['inputs'])} | {first} | {words} |"))
-    head = ["| data | rows | inputs | best NLL (seconds) | exact, apviz |", "|---|---|---|---|---|"]
+        size = f"{int(best['rows']):,} | {int(best['inputs'])} | {best['budget']:g} s"
+        rows.append((gap, f"| {data} | {size} | {first} | {words} |"))
+    head = ["| data | rows | inputs | budget | best NLL (seconds) | exact, apviz |", "|---|---|---|---|---|---|"]
     return "\n".join([*head, *(row for _, row in sorted(rows, key=lambda row: -row[0]))])
 
 

@@ -136,6 +136,18 @@ def test_the_search_avoids_points_without_a_factor_and_a_start_without_one_raise
         apviz.Training(x, torch.sin(3 * x[:, 0]), settings, initial=start).run()
 
 
+@pytest.mark.parametrize("multiple", [0.01, 1.0, 100.0])
+def test_a_season_is_fitted_whatever_the_units_and_not_taken_for_noise(multiple):
+    """From the median distance, 25 times what is right, the nearest optimum has a noise of 0.5."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, 300)
+    y = np.sqrt(2) * np.sin(10 * np.pi * x) + 0.3 * rng.standard_normal(300)
+    settings = apviz.TrainingSettings(optimiser="l-bfgs", until_settled=True)
+    h = apviz.Training(multiple * x[:, None], torch.tensor(y), settings).run()
+    assert 0.06 < h.noise < 0.13
+    assert 0.03 * multiple < h.lengthscale[0] < 0.3 * multiple
+
+
 @pytest.mark.slow
 def test_further_starts_find_an_optimum_that_the_first_start_misses():
     """For a periodic target, the likelihood has an optimum at each multiple of the period, and others in between."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import torch
@@ -19,11 +20,10 @@ from apviz.kernels import KERNELS, Kernel, kernel_named
 
 # number of rows for median distances, and for the likelihood of shorter and longer lengthscales
 DISTANCE_ROWS = 500
-# The start is the likeliest of these multiples of the lengthscales from median distances: from far too long ones, as
-# for the seasons of ten years, the nearest optimum explains the target by noise.
-MULTIPLES = (1.0, 3.0, 1 / 3, 1 / 9, 1 / 27)
-# initial noise as a share of the target's variance
-NOISE_SHARE = 0.1
+# The start is the likeliest of these shares of the target's variance as noise and multiples of the lengthscales from
+# median distances. From lengthscales far too long, as for the seasons of ten years, the nearest optimum explains the
+# target by noise; from lengthscales and noise that are too small, noise by the function.
+NOISE_SHARES, MULTIPLES = (0.1, 0.5, 0.01), (1.0, 3.0, 1 / 3, 1 / 9, 1 / 27)
 # standard deviation of the logarithms of further starts around the first: most are within a factor of 20
 SPREAD = 1.5
 # iterations on the subset; more bring the start no closer to the optimum on all rows
@@ -60,21 +60,29 @@ def start_of(settings: TrainingSettings, objective: Objective) -> Hyperparameter
     if isinstance(s.kernel, Kernel):
         return Hyperparameters.of(s.kernel, math.log(2) + s.noise_floor)
     if s.optimiser == "l-bfgs" or s.search_rows:
-        return likeliest_multiple(objective, scales_of(objective.x, objective.y, objective.parametrisation, s.seed), s)
+        start = scales_of(objective.x, objective.y, objective.parametrisation, s.seed)
+        return likeliest(variations(start, s.noise_floor), objective, s.seed)
     return None
 
 
-def likeliest_multiple(objective: Objective, start: Hyperparameters, settings: TrainingSettings) -> Hyperparameters:
-    """Return the start with its lengthscales multiplied by what makes some random rows likeliest."""
-    some = _some(objective.x, settings.seed)
+def variations(start: Hyperparameters, noise_floor: float) -> list[Hyperparameters]:
+    """Return starts of other noises and lengthscales, the given one first."""
+    variance = start.noise / NOISE_SHARES[0]
+    return [
+        replace(
+            start,
+            noise=max(share * variance, 2 * noise_floor),
+            lengthscale=tuple(multiple * each for each in start.lengthscale),
+        )
+        for share, multiple in itertools.product(NOISE_SHARES, MULTIPLES)
+    ]
+
+
+def likeliest(starts: Iterable[Hyperparameters], objective: Objective, seed: int) -> Hyperparameters:
+    """Return the first of the starts that make some random rows likeliest."""
+    some = _some(objective.x, seed)
     few = ExactLikelihood(objective.x[some], objective.y[some], objective.parametrisation, rows=objective.rows.of(some))
-    best, least = start, math.inf
-    for multiple in MULTIPLES:
-        tried = replace(start, lengthscale=tuple(multiple * each for each in start.lengthscale))
-        value = few.value(tried)
-        if value < least:
-            best, least = tried, value
-    return best
+    return min(starts, key=few.value)
 
 
 def scales_of(x: Tensor, y: Tensor, parametrisation: Parametrisation, seed: int) -> Hyperparameters:
@@ -91,7 +99,7 @@ def scales_of(x: Tensor, y: Tensor, parametrisation: Parametrisation, seed: int)
     kernel = parametrisation.kernel.with_hyperparameters(
         {"lengthscale": tuple(lengthscale.tolist()) if ard else float(lengthscale), "outputscale": variance}
     )
-    noise = max(NOISE_SHARE * variance, 2 * parametrisation.noise_floor)
+    noise = max(NOISE_SHARES[0] * variance, 2 * parametrisation.noise_floor)
     return Hyperparameters.of(kernel, noise, float(y.double().mean()))
 
 
