@@ -4,17 +4,17 @@ All registered sets and systems made to mislead it, with 4,000 to 54,000 rows, t
 side, float32. Seconds are those of the processor on one thread, set-up and choosing included, the least of up to five
 solves in about two seconds, so that other processes on the machine matter little. Every other method is stopped at 1.5
 times the best so far; a factorisation cannot be stopped and is skipped above 16,000 rows. Results are written after
-each system.
+each system. `--systems judging` measures systems on which nothing was tuned (`judging.py`).
 
-    python -m benchmarks.chooser [system ...]
+    python -m benchmarks.chooser [--systems tuning | judging] [system ...]
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import statistics
-import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -27,6 +27,7 @@ import apviz
 from apviz import comparison
 from apviz.solvers import attempt, overlapping
 from apviz.solvers.recommended import coarse_rank
+from benchmarks.judging import JUDGES
 from benchmarks.machine import RESULTS, keep
 
 TOLERANCES = (0.1, 0.01, 0.001)
@@ -94,14 +95,14 @@ SYSTEMS |= {
     "sgemm, n = 50,000": lambda: registered("sgemm", LARGE),
     "keggundirected, n = 50,886": lambda: registered("keggundirected", 50_886),
 }
-
-
 #: systems of up to 8,000 rows, of 50,000 and more, and of 14,000, each with a file of its own
 PARTS = {
     "chooser_small": [name for name in SYSTEMS if name.endswith(f"n = {SMALL:,}") or name.endswith(f"n = {MEDIUM:,}")],
     "chooser_large": [name for name in SYSTEMS if "n = 5" in name],
 }
 PARTS["chooser"] = [name for name in SYSTEMS if not any(name in part for part in PARTS.values())]
+JUDGING = {"chooser_judging": [judge.name for judge in JUDGES]}
+MADE = SYSTEMS | {judge.name: judge.system for judge in JUDGES}
 
 
 def methods(n: int, tol: float) -> dict[str, apviz.Solver]:
@@ -142,7 +143,7 @@ def measure(system: apviz.KernelSystem, solver: apviz.Solver, limit: float) -> d
 
 def measure_all(name: str) -> list[dict[str, Any]]:
     """Measure every method on a system; return a row for each tolerance."""
-    system, rows = SYSTEMS[name](), []
+    system, rows = MADE[name](), []
     system.operator.prepare()
     for product in (
         system.operator.matmul(system.b),
@@ -160,8 +161,11 @@ def measure_all(name: str) -> list[dict[str, Any]]:
             cells[method] = measure(system, solver, limit)
             if cells[method]["converged"]:
                 best = min(best, cells[method]["seconds"])
+        if best == math.inf:
+            print(f"{name}, {tol}: no method converged", flush=True)
+            continue
         chosen = apviz.Automatic(tol=tol).prepare(system.operator, like=system.b).choices["method"]
-        regret = round(cells["auto"]["seconds"] / best, 2)
+        regret = round(cells["auto"]["seconds"] / best, 2) if cells["auto"]["converged"] else math.inf
         winner = min((one for one in cells if cells[one]["converged"]), key=lambda one: cells[one]["seconds"])
         rows.append({
             "system": name, "n": system.n, "tol": tol, "auto": chosen, "best": winner, "regret": regret,
@@ -208,6 +212,18 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def judged(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the lines of a Markdown table with the regret of `auto`, by tolerances and for all."""
+    lines = [f"| to | solves | `auto` within {GOAL} of the best in | median | at worst |", "|---|---|---|---|---|"]
+    for tol in (*TOLERANCES, None):
+        regrets = [row["regret"] for row in rows if tol in (None, row["tol"])]
+        near = sum(regret <= GOAL for regret in regrets)
+        share = f"{near}, {100 * near / len(regrets):.0f}%"
+        middle, worst = statistics.median(regrets), max(regrets)
+        lines.append(f"| {tol or 'all'} | {len(regrets)} | {share} | {middle:.2f} times | {worst:.1f} times |")
+    return lines
+
+
 def rows_kept(part: str) -> list[dict[str, Any]]:
     """Return the measured rows of a part, with Cholesky among the methods where it fits."""
     path = RESULTS / f"{part}.json"
@@ -217,11 +233,15 @@ def rows_kept(part: str) -> list[dict[str, Any]]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--systems", choices=("tuning", "judging"), default="tuning")
+    parser.add_argument("names", nargs="*", metavar="system")
+    asked = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    for part, systems in PARTS.items():
-        rows = [row for row in rows_kept(part) if row["system"] not in sys.argv[1:]] if sys.argv[1:] else []
-        for name in [name for name in sys.argv[1:] or SYSTEMS if name in systems]:
+    for part, systems in (JUDGING if asked.systems == "judging" else PARTS).items():
+        rows = [row for row in rows_kept(part) if row["system"] not in asked.names] if asked.names else []
+        for name in [name for name in asked.names or systems if name in systems]:
             rows += measure_all(name)
             keep(part, {"summary": summary(rows), "rows": rows}, show=False)
         if rows:

@@ -266,6 +266,26 @@ def test_the_table_of_small_systems_matches_the_results():
     assert shown.splitlines() == table(rows_kept("chooser_small"))
 
 
+def test_the_table_of_systems_that_judge_matches_the_results_and_has_all_thirty():
+    from benchmarks.chooser import judged, rows_kept
+    from benchmarks.judging import JUDGES
+    from benchmarks.machine import RESULTS
+
+    rows = rows_kept("chooser_judging")
+    page = (RESULTS.parent / "README.md").read_text("utf-8")
+    shown = page.partition("<!-- of results/chooser_judging.json -->\n")[2].partition("\n\n")[0]
+    assert shown.splitlines() == judged(rows)
+    assert {row["system"] for row in rows} == {judge.name for judge in JUDGES} and len(JUDGES) == 30
+
+
+def test_systems_that_judge_are_drawn_with_a_fixed_seed():
+    from benchmarks.judging import JUDGES, draw
+
+    smallest = min(JUDGES, key=lambda judge: judge.n)
+    one, again = smallest.system(), draw(smallest.number).system()
+    assert torch.equal(one.b, again.b) and torch.equal(one.operator.x, again.operator.x)
+
+
 def test_the_seconds_of_a_botorch_step_match_the_results():
     from benchmarks.machine import RESULTS
 
