@@ -116,7 +116,7 @@ def test_a_driver_without_a_gpu_visible_to_torch_is_reported(monkeypatch):
 @pytest.mark.parametrize(("is_wrong", "status"), [(False, 0), (True, 2)])
 def test_the_command_marks_errors_and_exits_with_their_status(monkeypatch, is_wrong, status):
     found = [Finding("memory", "[much]"), Finding("tiles", "odd", "fix it", is_wrong=is_wrong)]
-    monkeypatch.setattr("apviz.cli.solving.examine", lambda keops: iter(found))
+    monkeypatch.setattr("apviz.cli.showing.examine", lambda keops: iter(found))
     done = CliRunner().invoke(app, ["doctor"])
     assert done.exit_code == status and "memory: [much]" in done.stdout and "→ fix it" in done.stdout
     assert ("wrong results on this machine: tiles" in done.output) == is_wrong

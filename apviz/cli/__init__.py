@@ -49,9 +49,9 @@ class Commands(TyperGroup):
         return super().list_commands(ctx)
 
     def _import_others(self) -> None:
-        from apviz.cli import solving
+        from apviz.cli import commands
 
-        others: Any = typer.main.get_command(solving.app)
+        others: Any = typer.main.get_command(commands.app)
         self.commands = {**others.commands, **self.commands}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -16,23 +15,14 @@ from apviz import datasets
 from apviz.advice.forecast import in_words
 from apviz.cli import kriging_words, options
 from apviz.cli.parsing import date_orders, decimal_marks, floats, refuse_choices, target_column, words
-from apviz.cli.terminal import (
-    check_replaceable,
-    console,
-    errors,
-    fail,
-    interruptible,
-    refuse_ranks,
-    say_notes,
-    warnings_as_lines,
-)
+from apviz.cli.terminal import check_replaceable, console, errors, say_notes, writing_one_file
 from apviz.datasets.loading import load_raw
 from apviz.datasets.preprocessing import RawTable
 from apviz.datasets.sphere import is_on_sphere
 from apviz.datasets.tables.preparing import prepare_table
 from apviz.datasets.tables.table import TableChoices
 from apviz.hyperparameters import Hyperparameters
-from apviz.kernels import Kernel, Stationary, kernel_named
+from apviz.kernels import Kernel, kernel_named
 from apviz.table_models.describing import check_in_words, hyperparameters_in_words, kernel_in_words
 from apviz.table_models.fitting import (
     FEWEST_STEPS,
@@ -56,6 +46,35 @@ EXAMPLES: Final = options.examples(
 )
 
 
+DEFAULT_KERNEL: Final = "matern52"
+
+DropDuplicates = Annotated[
+    bool, options.option(options.DATA, None, "Drop rows that equal another, also in the target.")
+]
+Seed = Annotated[int, options.option(options.DATA, "SEED", "Seed the choice of rows and the training.")]
+Lengthscale = Annotated[
+    str | None, options.option(options.MODEL, "NUMBERS", "Set one lengthscale or one per input, in its units.")
+]
+Outputscale = Annotated[
+    float | None, options.option(options.MODEL, "NUMBER", "Set the kernel's variance, in the target's units².")
+]
+Noise = Annotated[
+    float | None, options.option(options.MODEL, "NUMBER", "Set the noise variance σ², in the target's units².")
+]
+TrainingRows = Annotated[
+    int, options.option(options.MODEL, "N", "Train the hyperparameters on at most N random rows.", min=2)
+]
+MaxSteps = Annotated[int, options.option(options.MODEL, "N", "Limit the steps of the training.", min=FEWEST_STEPS)]
+Dtype = Annotated[str, options.option(options.RUN, "DTYPE", "Solve in float32, float64 or auto.")]
+Out = Annotated[Path, options.option(options.OUTPUT, "FILE", "Write the model here, by convention *.apviz.")]
+Check = Annotated[
+    int | None,
+    options.option(
+        options.OUTPUT, "N", "Test the predictions of N rows from all others; default: 200 to 1,000.", min=0
+    ),
+]
+
+
 def fit(
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help=options.SOURCE)],
     *,
@@ -63,24 +82,15 @@ def fit(
     inputs: options.Inputs = None,
     ids: options.Ids = "keep",
     missing: options.Missing = "drop",
-    drop_duplicates: Annotated[
-        bool,
-        options.option(options.DATA, None, "Drop rows that equal another, also in the target."),
-    ] = False,
+    drop_duplicates: DropDuplicates = False,
     decimal: options.Decimal = None,
     dates: options.Dates = None,
     n: options.Rows = None,
-    seed: Annotated[int, options.option(options.DATA, "SEED", "Seed the choice of rows and the training.")] = 0,
+    seed: Seed = 0,
     kernel: options.Kernel = None,
-    lengthscale: Annotated[
-        str | None, options.option(options.MODEL, "NUMBERS", "Set one lengthscale or one per input, in its units.")
-    ] = None,
-    outputscale: Annotated[
-        float | None, options.option(options.MODEL, "NUMBER", "Set the kernel's variance, in the target's units².")
-    ] = None,
-    noise: Annotated[
-        float | None, options.option(options.MODEL, "NUMBER", "Set the noise variance σ², in the target's units².")
-    ] = None,
+    lengthscale: Lengthscale = None,
+    outputscale: Outputscale = None,
+    noise: Noise = None,
     variogram: kriging_words.VariogramModel = None,
     sill: kriging_words.Sill = None,
     range: kriging_words.Range = None,
@@ -91,65 +101,46 @@ def fit(
     convention: kriging_words.Convention = "effective",
     drift: kriging_words.Drift = None,
     geographic: kriging_words.Geographic = None,
-    training_rows: Annotated[
-        int, options.option(options.MODEL, "N", "Train the hyperparameters on at most N random rows.", min=2)
-    ] = TRAINING_ROWS,
-    max_steps: Annotated[
-        int, options.option(options.MODEL, "N", "Limit the steps of the training.", min=FEWEST_STEPS)
-    ] = 200,
-    dtype: Annotated[str, options.option(options.RUN, "DTYPE", "Solve in float32, float64 or auto.")] = "auto",
+    training_rows: TrainingRows = TRAINING_ROWS,
+    max_steps: MaxSteps = 200,
+    dtype: Dtype = "auto",
     device: options.Device = "auto",
     operator: options.Engine = "auto",
-    out: Annotated[Path, options.option(options.OUTPUT, "FILE", "Write the model here, by convention *.apviz.")],
-    check: Annotated[
-        int | None,
-        options.option(
-            options.OUTPUT, "N", "Test the predictions of N rows from all others; default: 200 to 1,000.", min=0
-        ),
-    ] = None,
+    out: Out,
+    check: Check = None,
     force: options.Force = False,
 ) -> None:
     """Fit a model to a table: train the hyperparameters, solve for the mean, and say how well it predicts.
 
     `apviz predict` uses the model. The file holds the training rows.
     """
-    refuse_ranks("fit")
-    # the line of the status says how far the training is, and σ² in its messages is in scaled units
-    logging.getLogger("apviz").setLevel(logging.WARNING)
     start = time.perf_counter()
-    with warnings_as_lines(), interruptible(out):
-        try:
-            from apviz.gp.estimator.gaussian_process import GaussianProcess
-            from apviz.gp.estimator.saved import is_saved
-
-            check_replaceable(out, force, is_saved, "a model of apviz")
-            choices = {"inputs": inputs, "ids": ids, "missing": missing, "decimal": decimal_marks(decimal)}
-            choices["dates"] = date_orders(dates)
-            choices["duplicates"] = "drop" if drop_duplicates else "keep"
-            asked = kriging_words.VariogramOptions(
-                model=variogram, sill=sill, range=range, nugget=nugget, nu=nu, anis=anis, angles=angles,
-                convention=convention,
-            )  # fmt: skip
-            scales = (lengthscale, outputscale, noise)
-            asked.check(scales, kernel=kernel, is_geographic=geographic is not None)
-            name, of_variogram = kernel or "matern52", asked.kernel()
-            raw = _load(dataset, target, n, seed, choices, geographic)
-            given = _given(raw, name, *scales, asked.variogram())
-            model = GaussianProcess(
-                of_variogram or name if given is not None else _to_train(raw, name, of_variogram),
-                drift=drift, max_steps=max_steps, random_state=seed, dtype=dtype, device=device, operator=operator,
-                **LESS_WORK,
-            )  # fmt: skip
-            gp = _fitted(model, raw, given, training_rows, seed)
-            _say_model(gp)
-            for line in kriging_words.in_words(gp, asked, on_sphere=is_on_sphere(raw.encodings)):
-                console.print(line, highlight=False, markup=False)
-            gp.save(out)
-            _say_accuracy(gp, checked_rows(len(raw.target), check), seed)
-        except (ValueError, OSError, ImportError, MemoryError, RuntimeError) as error:
-            fail(error)
+    with writing_one_file("fit", out):
+        _check_out(out, force)
+        asked = kriging_words.VariogramOptions(
+            model=variogram, sill=sill, range=range, nugget=nugget, nu=nu, anis=anis, angles=angles,
+            convention=convention,
+        )  # fmt: skip
+        scales = (lengthscale, outputscale, noise)
+        asked.check(scales, kernel=kernel, is_geographic=geographic is not None)
+        columns = {"inputs": inputs, "ids": ids, "missing": missing, "decimal": decimal_marks(decimal)}
+        columns |= {"dates": date_orders(dates), "duplicates": "drop" if drop_duplicates else "keep"}
+        raw = _load(dataset, target, n, seed, columns, geographic)
+        given = _given(raw, kernel, *scales, asked.variogram())
+        settings = {"drift": drift, "max_steps": max_steps, "dtype": dtype, "device": device, "operator": operator}
+        gp = _fitted(raw, _kernel(raw, kernel, asked, given), given, training_rows, seed, settings)
+        _say_model(gp, asked, is_on_sphere(raw.encodings))
+        gp.save(out)
+        _say_accuracy(gp, checked_rows(len(raw.target), check), seed)
     took = in_words(time.perf_counter() - start)
     console.print(f"Model in {out}, {out.stat().st_size / 1e6:.2g} MB, {took}", highlight=False, markup=False)
+
+
+def _check_out(out: Path, force: bool) -> None:
+    """Refuse a file that is not a model of apviz, or must not be replaced, before hours of work."""
+    from apviz.gp.estimator.saved import is_saved
+
+    check_replaceable(out, force, is_saved, "a model of apviz")
 
 
 # --- data and hyperparameters -----------------------------------------------------------------------------------------
@@ -191,7 +182,7 @@ def _load_table(
 
 def _given(
     raw: RawTable,
-    kernel: str,
+    kernel: str | None,
     lengthscale: str | None,
     outputscale: float | None,
     noise: float | None,
@@ -211,26 +202,36 @@ def _given(
         raise ValueError(f"--lengthscale takes 1 number or {d}, one per input; got {len(scales)}")
     if not noise > 0:
         raise ValueError(f"--noise is the variance of the noise and must be positive, got {noise:g}")
-    found = Hyperparameters(kernel, tuple(scales), outputscale, noise, mean, "as given")
+    found = Hyperparameters(kernel or DEFAULT_KERNEL, tuple(scales), outputscale, noise, mean, "as given")
     found.build_kernel()  # raises for invalid values
     return kriging_words.given_on_sphere(found, d) if on_sphere else found
 
 
-def _to_train(raw: RawTable, name: str, of_variogram: Stationary | None) -> str | Kernel:
-    """Return the kernel to train: by its name with a range for each input, or with one for all that share a unit."""
+def _kernel(
+    raw: RawTable, name: str | None, asked: kriging_words.VariogramOptions, given: Hyperparameters | None
+) -> str | Kernel:
+    """Return the model's kernel: to be trained by its name, with a range for each input, or one for all of a unit."""
     from apviz.gp.scaling import Scaling
 
-    on_sphere = is_on_sphere(raw.encodings)
-    if not on_sphere and of_variogram is None:
-        return name
-    kernel = of_variogram or kernel_named(name, 1.0, 1.0)
+    on_sphere, of_variogram = is_on_sphere(raw.encodings), asked.kernel()
+    if given is not None or (not on_sphere and of_variogram is None):
+        return of_variogram or name or DEFAULT_KERNEL
+    kernel = of_variogram or kernel_named(name or DEFAULT_KERNEL, 1.0, 1.0)
     return kriging_words.tied_kernel(kernel, Scaling.of(raw.inputs, raw.target), on_sphere=on_sphere)
 
 
 def _fitted(
-    model: GaussianProcess, raw: RawTable, given: Hyperparameters | None, training_rows: int, seed: int
+    raw: RawTable,
+    kernel: str | Kernel,
+    given: Hyperparameters | None,
+    training_rows: int,
+    seed: int,
+    settings: dict[str, Any],
 ) -> GaussianProcess:
-    """Fit the model to the table, and say how far it is."""
+    """Fit a model to the table, and say how far it is."""
+    from apviz.gp.estimator.gaussian_process import GaussianProcess
+
+    model = GaussianProcess(kernel, random_state=seed, **settings, **LESS_WORK)
     n = len(raw.target)
     if given is None and n > training_rows:
         where = f"{training_rows:,} of {n:,} rows, at random"
@@ -244,8 +245,8 @@ def _fitted(
 # --- what is said -----------------------------------------------------------------------------------------------------
 
 
-def _say_model(gp: GaussianProcess) -> None:
-    """Print the hyperparameters in the units of the table, and the bound on the error of the means."""
+def _say_model(gp: GaussianProcess, asked: kriging_words.VariogramOptions, on_sphere: bool) -> None:
+    """Print the hyperparameters in the units of the table, the bound on the error of the means, and the variogram."""
     h = gp.scaling_.to_raw(gp.hyperparameters_)
     console.print(f"{kernel_in_words(h.build_kernel())}, {h.provenance}", highlight=False, markup=False)
     if gp.rows_.sentence:
@@ -255,6 +256,8 @@ def _say_model(gp: GaussianProcess) -> None:
         table.add_row(*map(escape, row))
     console.print(table)
     console.print(accuracy_of(gp), highlight=False, markup=False)
+    for line in kriging_words.in_words(gp, asked, on_sphere=on_sphere):
+        console.print(line, highlight=False, markup=False)
 
 
 def _say_accuracy(gp: GaussianProcess, count: int, seed: int) -> None:

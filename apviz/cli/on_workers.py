@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from apviz.cli.terminal import errors, fail
+from apviz.cli.terminal import console, errors, fail
 from apviz.cluster import Cluster
-from apviz.comparison import Outcome
+from apviz.comparison import Outcome, Recording, compare_on
+from apviz.places import Place
+from apviz.solvers import Solver
+from apviz.system import KernelSystem
 
 
 @contextmanager
@@ -24,9 +27,18 @@ def asked_for(scheduler: str | None, workers: int | None) -> Iterator[Cluster | 
         yield cluster
 
 
-def told(outcomes: Iterator[Outcome], count: int) -> Iterator[Outcome]:
-    """Report each completed solve while several run at once."""
-    for number, outcome in enumerate(outcomes, 1):
+def solve_on(
+    cluster: Cluster,
+    build: Callable[[], KernelSystem],
+    solvers: Sequence[Solver],
+    folder: Place,
+    recording: Recording,
+) -> Iterator[Outcome]:
+    """Solve by all solvers at once, say where they run, and report each completed solve."""
+    warning = "Solves on one machine slow each other down: compare work, not seconds."
+    console.print(f"Running on {cluster}. {warning}", highlight=False, markup=False)
+    for number, outcome in enumerate(compare_on(cluster, build, solvers, folder, recording), 1):
         how = outcome.error or (outcome.trace.status() if outcome.trace else "")
-        errors.print(f"{number} of {count}: {outcome.solver.method.name}, {how}", highlight=False, markup=False)
+        name = outcome.solver.method.name
+        errors.print(f"{number} of {len(solvers)}: {name}, {how}", highlight=False, markup=False)
         yield outcome

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from apviz.advice.forecast import in_words
 from apviz.cli import options
 from apviz.cli.parsing import date_orders, decimal_marks, floats
-from apviz.cli.terminal import check_replaceable, console, errors, fail, interruptible, refuse_ranks, warnings_as_lines
+from apviz.cli.terminal import check_replaceable, console, errors, writing_one_file
 from apviz.datasets.tables.new_rows import NewRows, read_new_rows
 from apviz.datasets.tables.reading import FORMATS
 from apviz.files import file_made_whole
@@ -73,25 +72,19 @@ def predict(
 
     By default sd and interval are of the function f, without the noise of a new observation. Columns are found by name.
     """
-    refuse_ranks("predict")
-    # how solves for standard deviations go is of no interest here
-    logging.getLogger("apviz").setLevel(logging.WARNING)
     start = time.perf_counter()
-    with warnings_as_lines(), interruptible(out):
-        try:
-            _check(out, level, missing, table, grid, model, force)
-            gp = load_model(model, device)
-            asked = Asked(observation, level, sd)
-            console.print(asked.sentence(gp), highlight=False, markup=False)
-            predictor = Predictor(gp, asked)
-            if table is not None:
-                marks, orders = decimal_marks(decimal), date_orders(dates)
-                rows = read_new_rows(table, encodings_of(gp), decimal=marks, dates=orders, ranges=ranges_of(gp))
-                written = _predict_table(predictor, rows, missing == "empty", table, out)
-            else:
-                written = _predict_grid(predictor, floats(grid, "--grid") or [], model, out)
-        except (ValueError, OSError, ImportError, MemoryError, RuntimeError) as error:
-            fail(error)
+    with writing_one_file("predict", out):
+        _check(out, level, missing, table, grid, model, force)
+        gp = load_model(model, device)
+        asked = Asked(observation, level, sd)
+        console.print(asked.sentence(gp), highlight=False, markup=False)
+        predictor = Predictor(gp, asked)
+        if table is not None:
+            marks, orders = decimal_marks(decimal), date_orders(dates)
+            rows = read_new_rows(table, encodings_of(gp), decimal=marks, dates=orders, ranges=ranges_of(gp))
+            written = _predict_table(predictor, rows, missing == "empty", table, out)
+        else:
+            written = _predict_grid(predictor, floats(grid, "--grid") or [], model, out)
     console.print(predictor.accuracy, highlight=False, markup=False)
     took = in_words(time.perf_counter() - start)
     console.print(f"{written}, {took}", highlight=False, markup=False)

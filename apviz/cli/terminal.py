@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import sys
@@ -86,6 +87,19 @@ def interruptible(path: Path) -> Iterator[None]:
         what = "nothing was written" if before == after else f"{path} is complete"
         errors.print(f"interrupted: {what}", highlight=False, markup=False)
         raise typer.Exit(130) from None
+
+
+@contextlib.contextmanager
+def writing_one_file(command: str, out: Path) -> Iterator[None]:
+    """Run the body of a command that writes one file: errors and warnings are lines, and several ranks are refused."""
+    refuse_ranks(command)
+    # the line of the status says how far a solve is, and messages of training have σ² in scaled units
+    logging.getLogger("apviz").setLevel(logging.WARNING)
+    with warnings_as_lines(), interruptible(out):
+        try:
+            yield
+        except (ValueError, OSError, ImportError, MemoryError, RuntimeError) as error:
+            fail(error)
 
 
 def check_replaceable(path: Path, force: bool, is_ours: Callable[[Path], bool], ours: str) -> None:

@@ -93,14 +93,7 @@ def record(
     """
     name = _name_of(solver)
     require_number("noise", noise, 0.0, "a number, at least 0")
-    if not callable(getattr(a, "matvec", None)) or scipy.sparse.issparse(a):
-        a = a if scipy.sparse.issparse(a) else np.asarray(a)
-    require(a.ndim == 2 and a.shape[0] == a.shape[1], "the shape of A", a.shape, "(n, n)")
-    b = _vector(b, "b", a.shape[0])
-    require(bool(b.any()), "b", "zeros", "numbers that are not all zero")
-    x0 = None if x0 is None else _vector(x0, "x0", a.shape[0])
-    require("callback_type" not in settings, "callback_type", settings.get("callback_type"), "None: apviz sets it")
-    require(np.dtype(a.dtype).kind != "c", "A", "complex", "real")
+    a, b, x0 = _checked(a, b, x0, settings)
     run = _Run(name, a, b, x0, noise, settings)
     recorder = Recorder(path)
     recorder.adopt(run.record)
@@ -113,6 +106,23 @@ def record(
     run.finish(found, int(info))
     recorder.flush()
     return Recorded(found, int(info), recorder.trace)
+
+
+def _checked(a: Any, b: Any, x0: Any, settings: dict[str, Any]) -> tuple[Any, Vector, Vector | None]:
+    """Return A, b and x0 as SciPy takes them.
+
+    Raises:
+        ValueError: one of them, or a setting, is invalid.
+    """
+    if not callable(getattr(a, "matvec", None)) or scipy.sparse.issparse(a):
+        a = a if scipy.sparse.issparse(a) else np.asarray(a)
+    require(a.ndim == 2 and a.shape[0] == a.shape[1], "the shape of A", a.shape, "(n, n)")
+    b = _vector(b, "b", a.shape[0])
+    require(bool(b.any()), "b", "zeros", "numbers that are not all zero")
+    x0 = None if x0 is None else _vector(x0, "x0", a.shape[0])
+    require("callback_type" not in settings, "callback_type", settings.get("callback_type"), "None: apviz sets it")
+    require(np.dtype(a.dtype).kind != "c", "A", "complex", "real")
+    return a, b, x0
 
 
 def _vector(values: Any, name: str, n: int) -> Vector:

@@ -129,23 +129,8 @@ def find_oddities(
         >>> [each.kind.value for each in find_oddities(x)]
         ['outlier in inputs']
     """
-    x = np.asarray(x, dtype=np.float64)
-    if x.ndim != 2:
-        raise ValueError(f"x has shape {x.shape}; expected rows and columns, (n, d)")
+    x, targets, named, of_targets, rows = _checked(x, y, names, numbers)
     n, d = x.shape
-    targets = np.empty((n, 0)) if y is None else np.asarray(y, dtype=np.float64)
-    targets = targets[:, None] if targets.ndim == 1 else targets
-    if targets.ndim != 2 or len(targets) != n:
-        raise ValueError(f"y has shape {targets.shape}; expected one row for each of the {n:,} rows of x")
-    named = tuple(names) if names is not None else tuple(f"column {place + 1}" for place in range(d))
-    if len(named) not in (d, d + targets.shape[1]):
-        raise ValueError(f"names has {len(named)} entries; expected {d}, one for each column of x")
-    of_targets = named[d:] or [f"target {place + 1}" for place in range(targets.shape[1])]
-    rows = np.arange(n) if numbers is None else np.asarray(numbers, dtype=np.intp)
-    if rows.shape != (n,):
-        raise ValueError(f"numbers has shape {rows.shape}; expected ({n},), one for each row of x")
-    x = np.where(np.isfinite(x), x, np.nan)
-    targets = np.where(np.isfinite(targets), targets, np.nan)
     varying = np.array([varies(column) for column in x.T], dtype=bool)
     far_out = {int(place): far for place in np.flatnonzero(varying) if len(far := outliers(x[:, place]))}
     in_targets = {place: far for place, column in enumerate(targets.T) if len(far := outliers(column))}
@@ -167,6 +152,32 @@ def find_oddities(
         messages = [f"{named[place]} is constant{_value(x[:, place])}" for place in constant]
         found.append(_oddity(OddityKind.CONSTANT_COLUMN, [named[place] for place in constant], rows, messages))
     return found
+
+
+def _checked(
+    x: ArrayLike, y: ArrayLike | None, names: Sequence[str] | None, numbers: ArrayLike | None
+) -> tuple[Array, Array, Sequence[str], Sequence[str], NDArray[np.intp]]:
+    """Return inputs and targets with NaN for what is not finite, their names, and the positions of the rows.
+
+    Raises:
+        ValueError: x is not a matrix, or y, names or numbers do not match it.
+    """
+    x = np.asarray(x, dtype=np.float64)
+    if x.ndim != 2:
+        raise ValueError(f"x has shape {x.shape}; expected rows and columns, (n, d)")
+    n, d = x.shape
+    targets = np.empty((n, 0)) if y is None else np.asarray(y, dtype=np.float64)
+    targets = targets[:, None] if targets.ndim == 1 else targets
+    if targets.ndim != 2 or len(targets) != n:
+        raise ValueError(f"y has shape {targets.shape}; expected one row for each of the {n:,} rows of x")
+    named = tuple(names) if names is not None else tuple(f"column {place + 1}" for place in range(d))
+    if len(named) not in (d, d + targets.shape[1]):
+        raise ValueError(f"names has {len(named)} entries; expected {d}, one for each column of x")
+    of_targets = named[d:] or [f"target {place + 1}" for place in range(targets.shape[1])]
+    rows = np.arange(n) if numbers is None else np.asarray(numbers, dtype=np.intp)
+    if rows.shape != (n,):
+        raise ValueError(f"numbers has shape {rows.shape}; expected ({n},), one for each row of x")
+    return np.where(np.isfinite(x), x, np.nan), np.where(np.isfinite(targets), targets, np.nan), named, of_targets, rows
 
 
 def id_columns(x: Array) -> list[int]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import plotly.graph_objects as go
+from numpy.typing import NDArray
 
 from apviz.plots._axes import finish
 from apviz.plots._labels import escaped
@@ -77,13 +78,7 @@ def residual_image(
         ['0', '1', '2', '3']
     """
     colors = theme_named(theme)
-    require_trace(trace)
-    if trace.attrs["d"] != 2:
-        raise ValueError(
-            f"residual_image draws systems with d = 2 inputs, such as the photograph 'china'; this trace of "
-            f"{trace.method_name} has d = {trace.attrs['d']}. Draw it with apviz.plots.residual_map or block_norms"
-        )
-    require_snapshots(trace, "residual_image")
+    _require_pictures(trace)
     require_whole("values", values, 1)
     snapshots, notes = _drawn(trace, values)
     scale = quantized(snapshots["residual"].values, compared_with)
@@ -91,16 +86,14 @@ def residual_image(
     blocks = BlockMarks(trace, x, y, shape)
     # pixels line by line, because positions that follow a pattern compress in a page
     order = np.lexsort((x, y)) if shape else np.arange(len(x))
-    codes = scale.codes[:, order]
+    codes, on_grid = scale.codes[:, order], shape is not None
     owner = None if blocks.owner is None else blocks.owner[order]
-    figure = go.Figure(picture(x[order], y[order], codes[0], scale, owner, on_grid=shape is not None))
+    figure = go.Figure(picture(x[order], y[order], codes[0], scale, owner, on_grid=on_grid))
     numbers: list[int] = snapshots["update"].values.tolist()
     steps = [step(trace, number) for number in numbers]
-    figure.add_traces(blocks.marks(steps[0][0]))
-    figure.frames = [
-        _frame(number, go.Heatmap(z=each) if shape else go.Scatter(marker={"color": each}), blocks.marks(block))
-        for number, each, (block, _) in zip(numbers, codes, steps, strict=True)
-    ]
+    marks = [blocks.marks(block) for block, _ in steps]
+    figure.add_traces(marks[0])
+    figure.frames = [_frame(*each, on_grid=on_grid) for each in zip(numbers, codes, marks, strict=True)]
     notes = [f"{escaped(trace.method_name)} — {trace.status()}", *filter(None, [blocks.key]), *notes]
     add_residual_color_bar(figure, scale.limit, trace.attrs["right_hand_sides"], _GAP)
     figure.update_layout(height=680, plot_bgcolor=NO_ROW, showlegend=False)
@@ -109,7 +102,19 @@ def residual_image(
     return _add_controls(figure, [str(number) for number in numbers], [title for _, title in steps], colors)
 
 
-def _frame(number: int, residual: go.Heatmap | go.Scatter, marks: list[go.Scatter]) -> go.Frame:
+def _require_pictures(trace: Trace) -> None:
+    """Raise ValueError for a trace without snapshots, or of other than two inputs."""
+    require_trace(trace)
+    if trace.attrs["d"] != 2:
+        raise ValueError(
+            f"residual_image draws systems with d = 2 inputs, such as the photograph 'china'; this trace of "
+            f"{trace.method_name} has d = {trace.attrs['d']}. Draw it with apviz.plots.residual_map or block_norms"
+        )
+    require_snapshots(trace, "residual_image")
+
+
+def _frame(number: int, codes: NDArray[Any], marks: list[go.Scatter], *, on_grid: bool) -> go.Frame:
+    residual = go.Heatmap(z=codes) if on_grid else go.Scatter(marker={"color": codes})
     return go.Frame(name=str(number), data=[residual, *marks], traces=list(range(1 + len(marks))))
 
 
