@@ -43,7 +43,7 @@ FP64_OPCODES = ("DFMA", "DADD", "DMUL", "DSETP", "DMNMX")
 SHARED_OPCODES = ("LDS", "STS", "STSM", "LDSM")
 #: FP32 and special instructions of the functions of a distance, at least: √u as u·rsqrt(u), exp as 2^(x log₂e)
 FUNCTIONS = {"rbf": (1, 1), "matern12": (2, 2), "matern32": (4, 2), "matern52": (5, 2)}
-#: FP64 instructions of an exponential and of a root, as `fused_kernels.decay` and `root` have them
+#: FP64 instructions of an exponential and of a root, as `decay` and `root` of `fused_entries` have them
 EXP64, ROOT64 = 15, 7
 
 

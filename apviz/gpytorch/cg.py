@@ -27,8 +27,8 @@ from apviz.solvers.interface import StopReason
 from apviz.solvers.measuring.clock import Clock
 from apviz.tracing import Recorder
 from apviz.tracing.attributes import surroundings
-from apviz.tracing.recorder import put_spectrum
 from apviz.tracing.schema import FINISHED
+from apviz.tracing.spectra import put_spectrum
 from apviz.tracing.store import Record
 
 # number of iterations that stay on the device before they are moved

@@ -15,8 +15,8 @@ from apviz.method import Method
 from apviz.solvers.interface import StopReason
 from apviz.spectrum import Eigenvalue, Spectrum
 from apviz.tracing.attributes import surroundings
-from apviz.tracing.recorder import put_spectrum
 from apviz.tracing.schema import FINISHED
+from apviz.tracing.spectra import put_spectrum
 from apviz.tracing.store import Record
 
 UNKNOWN: Final = "not computed"

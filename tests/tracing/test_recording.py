@@ -232,14 +232,14 @@ def test_an_indefinite_preconditioner_has_eigenvalues_but_no_condition_number(tm
 
 
 def test_the_time_of_the_solve_excludes_that_of_the_eigenvalues(monkeypatch):
-    compute, clock, later = apviz.tracing.recorder.all_eigenvalues, time.perf_counter, [0.0]
+    compute, clock, later = apviz.tracing.spectra.all_eigenvalues, time.perf_counter, [0.0]
 
     def slow(*args):
         later[0] += 1000.0
         return compute(*args)
 
     monkeypatch.setattr(time, "perf_counter", lambda: clock() + later[0])
-    monkeypatch.setattr(apviz.tracing.recorder, "all_eigenvalues", slow)
+    monkeypatch.setattr(apviz.tracing.spectra, "all_eigenvalues", slow)
     recorder, solution = recorded(PCG, eigenvalues=True)
     assert later[0] and solution.seconds < 1000.0 and recorder.trace["epoch"]["seconds"].values[-1] < 1000.0
 

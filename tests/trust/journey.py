@@ -42,7 +42,7 @@ LONGEST = 120
 
 def everything_is_imported() -> None:
     """Import every module and every public name, which are loaded lazily; kernels for GPUs where their compiler is."""
-    left_out = ["__main__", *([] if fused.is_installed() else ["fused_kernels"])]
+    left_out = ["__main__", *([] if fused.is_installed() else ["fused_entries", "fused_kernels"])]
     for module in pkgutil.walk_packages(apviz.__path__, "apviz."):
         if module.name.rpartition(".")[2] not in left_out:
             importlib.import_module(module.name)

@@ -148,9 +148,9 @@ def test_charts_keep_their_order_whatever_the_address(runs):
     page.open()
     drawn(page)
     cards = {name: card.view for name, card in page._cards.items()}
-    assert page._top.objects == [cards.pop("residuals"), page._answer.runs]
-    assert page._of_one_run.objects == [cards.pop("timeline"), cards.pop("blocks")]
-    assert page._charts.objects == list(cards.values())
+    assert page._area.top.objects == [cards.pop("residuals"), page._answer.runs]
+    assert page._area.of_one_run.objects == [cards.pop("timeline"), cards.pop("blocks")]
+    assert page._area.of_all.objects == list(cards.values())
 
 
 # --- what the address asks for --------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ def labels(page):
 
 
 def test_at_most_four_curves_stand_out_with_their_names_and_the_others_are_grey(runs, monkeypatch):
-    monkeypatch.setattr(compare_page, "MOST", 2)
+    monkeypatch.setattr("apviz.dashboard.pages.compare.curves.MOST", 2)
     page = opened(runs, runs=["gs", "cyclic", "cg"])
     best = page._answer.ordered[:2]
     assert set(labels(page)) == {short_label(page._traces[name].method_name) for name in best}
@@ -286,10 +286,10 @@ def test_on_a_log_axis_labels_are_at_the_logarithm_of_the_last_point(runs):
 
 def test_other_charts_and_the_diagnosis_are_drawn_only_when_they_are_shown(runs):
     page = opened(runs, runs=["gs", "cg"], more=False)
-    assert not page._below.visible and not page._cards["theory"].chart.base and not len(page._details)
+    assert not page._area.below.visible and not page._cards["theory"].chart.base and not len(page._area.details)
     page.choice.more = True
     drawn(page)
-    assert page._below.visible and page._cards["theory"].chart.base and len(page._details)
+    assert page._area.below.visible and page._cards["theory"].chart.base and len(page._area.details)
 
 
 # --- settings that differ from what is shown ----------------------------------------------------------------------
@@ -500,7 +500,7 @@ def test_a_page_for_one_seed_refuses_several(tmp_path):
 
 
 def test_of_many_runs_as_many_as_fit_are_opened_and_the_page_says_so(runs, monkeypatch):
-    monkeypatch.setattr(compare_page, "MAX_RUNS", 2)
+    monkeypatch.setattr("apviz.dashboard.pages.compare.shown.MAX_RUNS", 2)
     page = opened(runs)
     page.look_at(["gs", "cyclic", "cg"], "cg")
     drawn(page)

@@ -3,60 +3,39 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import panel as pn
 import panel_material_ui as pmui
-import param
 from panel.viewable import Viewable
 
 from apviz import datasets
 from apviz.advice import Advice
-from apviz.analysis.seed_verdict import groups_over_seeds
-from apviz.analysis.verdict import judge
 from apviz.dashboard.components.chart_card import ChartCard
 from apviz.dashboard.components.cursor import clicked_cursor
 from apviz.dashboard.components.diagnosis_card import DiagnosisCard
-from apviz.dashboard.components.server_owned import button
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
 from apviz.dashboard.jobs.job import Job
 from apviz.dashboard.jobs.race_job import RaceJob
-from apviz.dashboard.pages.base import HALF, Shared, SolvingPage
+from apviz.dashboard.pages.base import Shared, SolvingPage
 from apviz.dashboard.pages.compare.advice_card import AdviceCard
 from apviz.dashboard.pages.compare.answer import Answer, Pinned
+from apviz.dashboard.pages.compare.chart_area import ChartArea
 from apviz.dashboard.pages.compare.charts import GROWING, NOTHING_YET, OF_ONE_RUN, SOLVING, compare_cards
-from apviz.dashboard.pages.compare.highlight import MOST
+from apviz.dashboard.pages.compare.curves import Curves
+from apviz.dashboard.pages.compare.shown import MAX_RUNS, Data, best_run, elsewhere, of_one_data_set
+from apviz.dashboard.pages.compare.view import RACES, CompareView
 from apviz.dashboard.preview import Preview
 from apviz.dashboard.settings.methods import MethodChoice, advanced_method_panel, method_panel
 from apviz.dashboard.settings.system_choice import MOST_SEEDS
 from apviz.dashboard.settings.systems import SystemSpec
 from apviz.dashboard.store.examples import PREFIX, examples_in_words
-from apviz.racing import By
 from apviz.solvers import Solver
 from apviz.tracing import Trace
 
-#: Maximum number of methods in one set of charts, and of runs, if they are repeated with several seeds.
-MAX_RUNS, MAX_OVER_SEEDS = 12, 60
 #: Seconds that a browser has for the first chart before the others follow.
 FIRST_SECONDS = 1.5
-
-#: Ways to run several methods at once, and the measure of each.
-RACES: dict[str, By] = {"race on work": "work", "race on seconds": "seconds"}
-
-
-class CompareView(param.Parameterized):
-    """Settings of the view."""
-
-    x = param.Selector(default="seconds", objects=["seconds", "work", "epochs"], label="x axis")
-    scale = param.Selector(default="log", objects=["log", "linear"], label="scale of the x axis")
-    order = param.Selector(default="one by one", objects=["one by one", *RACES], label="Methods run")
-    runs = param.List([], item_type=str, label="runs that are shown")
-    selected = param.String("", label="the run that is looked at in detail")
-    pinned = param.List([], item_type=str, label="runs whose curves stand out and which are compared")
-    hidden = param.List([], item_type=str, label="runs without a curve")
-    more = param.Boolean(False, label="whether the other charts and the diagnosis are shown")
 
 
 class Compare(SolvingPage):
@@ -83,7 +62,7 @@ class Compare(SolvingPage):
         #: Before the page opens, the address is still being read, part by part.
         self._is_open = False
         self._answer = Answer(self._select, self.rerun, lecture=shared.lecture)
-        self._styles: dict[str, list[str]] = {}
+        self._curves = Curves(self._answer)
         #: Values of the methods with which the shown runs were made, as far as known.
         self._made_with: dict[str, Any] = {}
         self._diagnosis = DiagnosisCard(self.rerun)
@@ -94,17 +73,12 @@ class Compare(SolvingPage):
         )  # fmt: skip
         self._pinned = Pinned()
         self._cards = compare_cards(
-            lambda: self.choice.x, lambda: self.choice.scale == "log", self._name_curves, self._in_order,
-            lecture=shared.lecture,
+            lambda: self.choice.x, lambda: self.choice.scale == "log", self._name_curves,
+            lambda traces: self._curves.in_order(traces, self._traces), lecture=shared.lecture,
         )  # fmt: skip
         for name, card in self._cards.items():
             card.chart.param.watch(lambda event, name=name: self._clicked(name, event.new), "clicked")
-        # Filled as charts are drawn, so that the browser gets the first one soon.
-        wide = {"sizing_mode": "stretch_width"}
-        self._top, self._details = pn.Column(**wide), pn.Column(**wide)
-        self._charts, self._of_one_run = (pn.Row(styles={"flex-wrap": "wrap"}, **wide) for _ in range(2))
-        self._below = pn.Column(self._details, self._charts, self._of_one_run, visible=False, **wide)
-        self._more = button("", "expand_more", self._toggle_more, size="medium", variant="text", margin=(4, 12))
+        self._area = ChartArea(self._cards, self._toggle_more)
         self._show_more()
         watch, table = self.choice.param.watch, self._answer.table
         watch(lambda *events: self._draw_all(), ["x", "scale"])
@@ -136,12 +110,9 @@ class Compare(SolvingPage):
         )
         axis = pn.Row(x, scale, styles={"margin-left": "auto"})
         self._bar.row.extend([self._answer.action, self._advice.button, axis])
-        for card in self._cards.values():
-            card.view.styles = HALF
-        self._cards["residuals"].view.styles = {}
         return pn.Column(
-            self._answer.verdict, self._bar.view, self.notice.view, self._advice.view, self._top,
-            self._pinned.view, self._more, self._below, sizing_mode="stretch_width",
+            self._answer.verdict, self._bar.view, self.notice.view, self._advice.view, self._area.top,
+            self._pinned.view, self._area.more, self._area.below, sizing_mode="stretch_width",
         )  # fmt: skip
 
     # --- events ---------------------------------------------------------------------------------------------------
@@ -288,7 +259,7 @@ class Compare(SolvingPage):
         if started and any(data != (spec.dataset, spec.n) for data in self._data_of(self.choice.runs).values()):
             # no chart, headline or table mixes data sets
             earlier = self.shared.runs.newest_of_one_data_set(MAX_RUNS, data=(spec.dataset, spec.n))
-            self._not_shown = _elsewhere(self._data_of(self.choice.runs).values(), (spec.dataset, spec.n))
+            self._not_shown = elsewhere(self._data_of(self.choice.runs).values(), (spec.dataset, spec.n))
             self._show(earlier, "")
         return started
 
@@ -300,15 +271,8 @@ class Compare(SolvingPage):
     def _show_of_one_data_set(self, runs: Sequence[str], selected: str) -> None:
         """Show those of the runs that have the data of the selected one, and say which are left out."""
         names = list(dict.fromkeys(runs))
-        data = self._data_of(names)
-        leading = data.get(selected) or next(iter(data.values()), None)
-        alike = [name for name in names if data.get(name, leading) == leading]
-        kept = self._at_most(alike)
-        others = [each for each in data.values() if each != leading]
-        if others or len(kept) < len(alike):
-            self._not_shown = _elsewhere(others, leading) if leading else []
-            if len(kept) < len(alike):
-                self._not_shown.append(f"{len(kept)} of {len(alike)} runs opened: Compare draws {MAX_RUNS} methods.")
+        kept, left_out = of_one_data_set(names, selected, self._data_of(names), lambda some: self.opened(some)[0])
+        self._not_shown = self._not_shown if left_out is None else left_out
         self._show(kept, selected)
 
     def _show(self, runs: Sequence[str], selected: str) -> None:
@@ -317,19 +281,8 @@ class Compare(SolvingPage):
         )
         self.choice.param.update(runs=list(runs), selected=selected, pinned=pinned, hidden=hidden)
 
-    def _data_of(self, runs: Sequence[str]) -> dict[str, tuple[str, int | None]]:
+    def _data_of(self, runs: Sequence[str]) -> dict[str, Data]:
         return self.shared.runs.data_of(runs)
-
-    def _at_most(self, runs: Sequence[str]) -> list[str]:
-        """Return the last runs that fit into one set of charts; runs over several seeds count once a method."""
-        if len(runs) <= MAX_RUNS:
-            return list(runs)
-        opened, _ = self.opened(runs[-MAX_OVER_SEEDS:])
-        groups = groups_over_seeds(list(opened.values()))
-        if not groups:
-            return list(runs[-MAX_RUNS:])
-        kept = {id(trace) for group in groups[-MAX_RUNS:] for trace in group}
-        return [name for name, trace in opened.items() if id(trace) in kept]
 
     # --- selection ------------------------------------------------------------------------------------------------
 
@@ -353,15 +306,8 @@ class Compare(SolvingPage):
         name = self.choice.selected
         if name in self._traces:
             return []
-        self.choice.selected = self._best()
+        self.choice.selected = best_run(self._traces)
         return [f"{name} is not among the runs shown"] if name and name not in self.choice.runs else []
-
-    def _best(self) -> str:
-        """Return the name of the best run; empty without runs."""
-        examples = {name: trace for name, trace in self._traces.items() if name.startswith(PREFIX)}
-        here = [trace for name, trace in self._traces.items() if name not in examples]
-        standings = judge(here or examples.values()).standings
-        return next((name for name, trace in self._traces.items() if trace is standings[0].trace), "")
 
     def _show_selected(self) -> None:
         if not self._is_open:
@@ -380,24 +326,21 @@ class Compare(SolvingPage):
         others = examples if len(examples) < len(self._traces) else []
         self._answer.show(self._traces, self.choice.selected, solving=solving, remark=remark, not_judged=others)
         self._answer.show_live(self._growing())
-        if self._answer.runs not in self._top.objects:
-            self._top.append(self._answer.runs)
+        if self._answer.runs not in self._area.top.objects:
+            self._area.top.append(self._answer.runs)
 
     def _show_details(self) -> None:
         self._diagnosis.show(self._traces.get(self.choice.selected), among=self._traces.values())
-        if not len(self._details):
-            self._details.append(self._diagnosis.view)
+        if not len(self._area.details):
+            self._area.details.append(self._diagnosis.view)
 
     def _toggle_more(self) -> None:
         self.choice.more = not self.choice.more
 
     def _show_more(self) -> None:
         """Show or hide the other charts, which are drawn only while they are shown."""
-        more = self.choice.more
-        self._below.visible = more
-        label, icon = ("Less", "expand_less") if more else ("Diagnosis and more charts", "expand_more")
-        self._more.param.update(label=label, icon=icon)
-        if more and self._is_open:
+        self._area.show_more(self.choice.more)
+        if self.choice.more and self._is_open:
             self._draw_all()
             self._show_selected()
 
@@ -438,54 +381,18 @@ class Compare(SolvingPage):
         self.draw_later(card, lambda: self._draw(card))
 
     def _draw(self, card: ChartCard) -> None:
-        live = list(self._growing().values())
-        selected = self._traces.get(self.choice.selected)
-        of_one_run = card in [self._cards[name] for name in OF_ONE_RUN]
-        if of_one_run:
-            card.show([selected] if selected is not None else [], self.shared.theme)
-            card.view.visible = bool(card.drawn)
-        elif live and card.traces == self._visible() and card.theme == self.shared.theme:
-            card.show_live(live, self.shared.theme)
-        else:
-            card.show(self._visible(), self.shared.theme, live)
-        is_first = card is self._cards["residuals"]
-        place = self._top if is_first else self._of_one_run if of_one_run else self._charts
-        if card.view not in place.objects:
-            place.insert(0 if is_first else len(place), card.view)
+        selected, live = self._traces.get(self.choice.selected), list(self._growing().values())
+        self._area.draw(card, self._visible(), selected, live, self.shared.theme)
 
     def _growing(self) -> dict[str, Trace]:
         """Return the running solves by their names."""
         return self.job.growing if self.job is not None and self.job.is_active else {}
 
     def _name_curves(self, traces: Sequence[Trace], styles: list[list[str]]) -> list[int] | None:
-        """Show the looks of the runs' curves in the table, and return the places of those that stand out."""
-        names = {id(trace): name for name, trace in (self._growing() | self._traces).items()}
-        drawn = {names[id(trace)]: style for trace, style in zip(traces, styles, strict=True) if id(trace) in names}
-        self._styles = {name: style for name, style in self._styles.items() if name in names.values()} | drawn
-        self._answer.name_curves(self._styles)
-        if any(name not in self._traces for name in drawn):
-            return None  # solves that are running
-        first = dict.fromkeys([*self.choice.pinned, *self._answer.named, *self._answer.ordered, *drawn])
-        best = [name for name in first if name in drawn][: max(MOST, len(self.choice.pinned))]
-        return [place for place, trace in enumerate(traces) if names.get(id(trace)) in best]
-
-    def _in_order(self, traces: Sequence[Trace]) -> list[Trace]:
-        """Return runs in the order of the table."""
-        ordered = [self._traces[name] for name in self._answer.ordered if name in self._traces]
-        places = {id(trace): place for place, trace in enumerate(ordered)}
-        return sorted(traces, key=lambda trace: places.get(id(trace), len(places)))
+        return self._curves.show(traces, styles, self._traces, self._growing(), self.choice.pinned)
 
     def _clicked(self, chart: str, point: dict[str, Any]) -> None:
         """Select the run whose curve was clicked."""
         found = clicked_cursor(chart, point, self._cards[chart].drawn, self._traces)
         if found is not None:
             self.choice.selected = found[0]
-
-
-def _elsewhere(others: Iterable[tuple[str, int | None]], shown: tuple[str, int | None]) -> list[str]:
-    """Return a sentence for every data set whose runs are not shown."""
-    return [
-        f"{count} run{'s' if count > 1 else ''} of {name or 'other data'}"
-        f"{f' with {n:,} rows' if name == shown[0] and n else ''} {'are' if count > 1 else 'is'} on page Runs."
-        for (name, n), count in Counter(each for each in others if each != shown).items()
-    ]
