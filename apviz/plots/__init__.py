@@ -18,22 +18,19 @@ from apviz.plots.models.variogram import variogram
 from apviz.plots.solves.eigenvalues import eigenvalues
 from apviz.plots.solves.k_norm_error import k_norm_error
 from apviz.plots.solves.passes import passes
-from apviz.plots.solves.residual_drift import residual_drift
 from apviz.plots.solves.residuals import residuals
 from apviz.plots.solves.two_norms import two_norms
-from apviz.plots.solves.update_times import update_times
 from apviz.plots.sweeps.batch_size_sweep import batch_size_sweep
 from apviz.plots.sweeps.batch_sizes import batch_sizes
 from apviz.plots.sweeps.grouped_curves import grouped_curves
 from apviz.plots.sweeps.lanczos_ranks import lanczos_ranks
 from apviz.plots.sweeps.noise_sweep import noise_sweep
-from apviz.plots.sweeps.parallel_coordinates import parallel_coordinates
 from apviz.plots.sweeps.performance_profiles import performance_profiles
 
 __all__ = [
     "FittedFunction", "ResidualMap", "batch_size_sweep", "batch_sizes", "block_norms", "block_timeline",
     "condition_numbers", "eigenvalues", "fitted_function", "grouped_curves", "k_norm_error", "lanczos_ranks",
-    "lengthscales", "method_color", "near_and_far", "noise_sweep", "parallel_coordinates", "passes",
-    "performance_profiles", "predicted_against_observed", "prediction", "prediction_error", "residual_drift",
-    "residual_image", "residual_map", "residuals", "test_rmse", "training", "two_norms", "update_times", "variogram",
+    "lengthscales", "method_color", "near_and_far", "noise_sweep", "passes",
+    "performance_profiles", "predicted_against_observed", "prediction", "prediction_error",
+    "residual_image", "residual_map", "residuals", "test_rmse", "training", "two_norms", "variogram",
 ]  # fmt: skip

@@ -288,12 +288,6 @@ def _of_passes(traces: Sequence[Trace]) -> Iterator[_Drawn]:
             "rows. Only a float64 pass, filled, may say that a run converged.",
             partial(plots.passes, refined),
         )
-    elif any(t["epoch"]["drift"].notnull().any() for t in traces):  # only GPyTorch's CG has it
-        yield (
-            "Drift",
-            "How far rounding has moved the residual of the recursion from B − KW, at every recomputation.",
-            partial(plots.residual_drift, traces),
-        )
 
 
 def _has_picture(trace: Trace) -> bool:

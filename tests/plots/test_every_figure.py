@@ -14,18 +14,15 @@ FIGURES = {
     plots.residuals: ["ap", "ap100", "cyclic", "cut", "interrupted", "cg", "pcg", "cholesky"],
     plots.k_norm_error: ["ap", "cyclic", "cg", "skeletons"],
     plots.test_rmse: ["ap", "cg"],
-    plots.residual_drift: ["ap", "cg"],
     plots.passes: ["ap", "skeletons", "cut", "cg"],
     plots.batch_sizes: ["ap", "ap100"],
     plots.grouped_curves: ["ap", "ap100", "cut", "cg", "interrupted"],
     plots.performance_profiles: ["ap", "ap100", "cut", "cg"],
-    plots.parallel_coordinates: ["ap", "ap100", "noisy", "cut", "cg", "interrupted"],
     plots.batch_size_sweep: ["ap", "ap100", "cut", "interrupted"],
     plots.noise_sweep: ["ap", "noisy", "cg", "cut", "interrupted"],
     plots.condition_numbers: ["ap", "cyclic", "cg", "noisy"],
     plots.block_timeline: ["ap", "cyclic", "skeletons"],
     plots.block_norms: ["ap", "cyclic"],
-    plots.update_times: ["ap", "ap100", "cg"],
     plots.eigenvalues: ["ap eigenvalues", "pcg eigenvalues"],
     plots.lengthscales: ["training ap", "training one", "training cut"],
     plots.training: ["training ap", "training cg", "training kappa", "training cut"],
@@ -136,7 +133,7 @@ def test_nothing_drawn_on_a_log_axis_is_zero_or_negative(plot, traces):
 
 
 def test_one_method_has_one_colour_in_every_figure(runs):
-    by_method = (plots.residuals, plots.k_norm_error, plots.test_rmse, plots.residual_drift, plots.passes)
+    by_method = (plots.residuals, plots.k_norm_error, plots.test_rmse, plots.passes)
     for theme in THEMES:
         for run in (runs["ap"], runs["cg"]):
             expected = plots.method_color(run.method, theme)

@@ -126,7 +126,7 @@ def test_a_single_block_size_is_a_solid_line():
 
 def test_blocks_of_100_and_300_look_different_in_every_chart_of_curves(runs, edited):
     large = edited(runs["ap"], attrs={"method": runs["ap"].attrs["method"] | {"block_size": 300}})
-    for draw in (plots.residuals, plots.test_rmse, plots.k_norm_error, plots.residual_drift, plots.passes):
+    for draw in (plots.residuals, plots.test_rmse, plots.k_norm_error, plots.passes):
         figure = draw([runs["ap"], large])
         lines = {
             each.legendgroup: each.line.dash

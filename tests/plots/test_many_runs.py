@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
@@ -137,58 +135,3 @@ def test_systems_without_a_run_of_every_method_are_left_out_with_a_note(seeds):
         trace.tree.attrs["data"] = f"{place % 3}"
     title = plots.performance_profiles([*cg, *ap]).layout.title.text
     assert "2 systems" in title and "1 left out: not run by all methods" in title.replace("<br>", " ")
-
-
-# --- over settings ------------------------------------------------------------------------------------------------
-
-
-def headings(figure):
-    return [each.text for each in figure.layout.annotations if each.yref == "paper"]
-
-
-def lines(figure):
-    return [each for each in figure.data if each.customdata is not None]
-
-
-def test_axes_are_the_different_settings_and_every_line_is_a_run(runs):
-    traces = [runs["ap"], runs["ap100"], runs["noisy"]]
-    figure = plots.parallel_coordinates(traces)
-    assert headings(figure) == ["σ²", "b", "work", "time (s)", "RMSE"]
-    for place, (line, trace) in enumerate(zip(lines(figure), traces, strict=True)):
-        assert line.customdata[0][0] == place
-        assert line.y[0] == (trace.attrs["noise"] == 0.5) and line.y[1] == (trace.block_size == 100)
-    work = [float(trace["epoch"]["work"][-1]) for trace in traces]
-    place = [line.y[2] for line in lines(figure)]
-    assert np.argsort(work).tolist() == np.argsort(place).tolist() and (min(place), max(place)) == (0, 1)
-
-
-def test_an_axis_over_a_factor_of_four_is_logarithmic(runs, edited):
-    traces = [edited(runs["cg"], {"noise": noise}) for noise in (1e-4, 1e-3, 1e-2)]
-    assert [line.y[0] for line in lines(plots.parallel_coordinates(traces))] == pytest.approx([0, 0.5, 1])
-    traces = [edited(runs["cg"], {"noise": noise}) for noise in (0.1, 0.2, 0.3)]
-    assert [line.y[0] for line in lines(plots.parallel_coordinates(traces))] == pytest.approx([0, 0.5, 1])
-
-
-def test_a_run_that_did_not_converge_ends_in_crosses_above_all_that_did(runs):
-    figure = plots.parallel_coordinates([runs["ap"], runs["cut"], runs["ap100"]])
-    at = [headings(figure).index(name) for name in ("work", "time (s)")]
-    solved, failed, other = lines(figure)
-    for place in at:
-        assert failed.marker.symbol[place] == "x" and failed.y[place] == 1.0 > max(solved.y[place], other.y[place])
-        assert solved.marker.symbol[place] == "circle"
-    assert "not converged" in figure.layout.title.text
-
-
-def test_a_setting_that_a_method_lacks_is_a_dash_below_its_axis(runs):
-    figure = plots.parallel_coordinates([runs["ap"], runs["ap100"], runs["cg"]])
-    place = headings(figure).index("b")
-    heights = [line.y[place] for line in lines(figure)]
-    assert heights[2] == 0.0 < heights[0] < heights[1]
-    labels = [each.text for each in figure.layout.annotations if each.x == place and each.yref != "paper"]
-    assert "–" in labels and {"50", "100"} < set(labels)
-
-
-def test_several_lengthscales_are_shown_by_their_geometric_mean(runs, edited):
-    traces = [edited(runs["cg"], {"lengthscale": scales}) for scales in ([0.1, 0.4], [0.2, 0.2], [3.0])]
-    heights = [line.y[0] for line in lines(plots.parallel_coordinates(traces))]
-    assert heights[0] == pytest.approx(heights[1]) == pytest.approx(0) and math.isclose(heights[2], 1)

@@ -84,32 +84,6 @@ def test_an_epoch_without_a_prediction_is_not_a_gap(runs, edited, curve):
     np.testing.assert_array_equal(drawn.x, runs["ap"]["epoch"]["work"].values[::2])
 
 
-def test_drift_is_drawn_at_the_checks_only(runs, curve):
-    drift = runs["ap"]["epoch"]["drift"].values
-    at = np.isfinite(drift)
-    drawn = curve(plots.residual_drift(runs["ap"]), runs["ap"])
-    np.testing.assert_array_equal(drawn.y, drift[at])
-    np.testing.assert_array_equal(drawn.x, runs["ap"]["epoch"]["work"].values[at])
-    assert drawn.name.endswith(f"<br>{at.sum()} checks")
-
-
-def test_a_run_without_checks_is_an_error_that_names_the_setting(runs):
-    with pytest.raises(ValueError, match=r"check_every"):
-        plots.residual_drift(runs["interrupted"])
-
-
 def test_figures_with_two_panels_switch_the_title_of_the_lower_axis(runs):
     for button in plots.test_rmse(runs["ap"]).layout.updatemenus[0].buttons:
         assert "xaxis2.title.text" in button.args[1]
-
-
-def test_boxes_show_times_between_updates_with_their_names_above(runs):
-    figure = plots.update_times([runs["ap"], runs["cg"]])
-    for place, (box, run) in enumerate(zip(figure.data, (runs["ap"], runs["cg"]), strict=True)):
-        times = np.diff(run["update"]["seconds"].values)
-        np.testing.assert_allclose(box.median[0], np.median(times))
-        np.testing.assert_allclose((box.lowerfence[0], box.upperfence[0]), (times.min(), times.max()))
-        name = figure.layout.annotations[place]
-        assert name.text == run.method_name and name.xref == "paper" and name.x == 0
-        assert place == name.y < box.y[0] - box.width / 2 < place + 1
-    assert figure.layout.yaxis.range[0] > figure.layout.yaxis.range[1] and not figure.layout.yaxis.showticklabels

@@ -44,16 +44,15 @@ def test_only_passes_in_float64_have_filled_marks_and_each_kind_is_in_the_legend
     assert all(f"drift {drift:.3g}" in text for drift, text in zip(drifts, marks.text, strict=True))
 
 
-@pytest.mark.parametrize("draw", [plots.passes, plots.residual_drift])
-def test_runs_of_one_colour_differ_in_the_shape_of_their_marks(runs, edited, draw):
+def test_runs_of_one_colour_differ_in_the_shape_of_their_marks(runs, edited):
     method = runs["skeletons"].attrs["method"]
     several = [edited(runs["skeletons"], {"method": method | {"skeleton_rank": rank}}) for rank in (5, 8, 20)]
-    lines = [each for each in draw(several).data if each.mode == "lines+markers"]
+    drawn = plots.passes(several).data
+    lines = [each for each in drawn if each.mode == "lines+markers"]
     assert len({line.marker.color for line in lines}) == 1 and len({line.marker.symbol for line in lines}) == 3
-    if draw is plots.passes:
-        marks = [each for each in draw(several).data if each.mode == "markers" and not each.showlegend and each.text]
-        shapes = [{symbol.removesuffix("-open") for symbol in each.marker.symbol} for each in marks]
-        assert shapes == [{line.marker.symbol} for line in lines]
+    marks = [each for each in drawn if each.mode == "markers" and not each.showlegend and each.text]
+    shapes = [{symbol.removesuffix("-open") for symbol in each.marker.symbol} for each in marks]
+    assert shapes == [{line.marker.symbol} for line in lines]
 
 
 def test_against_epochs_updates_are_spread_and_a_pass_is_at_the_end_of_its_epoch(runs):

@@ -47,7 +47,7 @@ def test_the_first_page_shows_a_finished_comparison_without_external_links(visit
     rows = someone.tab.get_by_role("table", name="Runs, the best first").get_by_role("row")
     rows.filter(has_text="greedy, b = 50").get_by_text("Converged").click()
     someone.press("Diagnosis and more charts")
-    for heading in (*WITH_MOMENTS, "Time per update"):
+    for heading in (*WITH_MOMENTS, "κ and κ′"):
         someone.chart(heading)
     someone.says("Diagnosis of")
     someone.tab.get_by_role("table", name="Runs, the best first").get_by_role("row").nth(3).wait_for()
@@ -273,7 +273,7 @@ def test_a_page_shown_again_has_the_theme_chosen_meanwhile(visit):
 def test_everything_fits_a_phone(visit):
     someone = visit(390, 844)
     someone.tab.goto(someone.server.address({"more": "true"}))
-    someone.look().chart("Time per update")
+    someone.look().chart("κ and κ′")
     assert someone.tab.locator("main").count() == 1 and someone.tab.evaluate(TOO_NARROW) == []
     someone.tab.get_by_role("button", name="Run", exact=True).click(trial=True)
     find = "all => all.map(each => each.getBoundingClientRect())"

@@ -513,7 +513,7 @@ def test_of_many_runs_as_many_as_fit_are_opened_and_the_page_says_so(runs, monke
 def test_a_run_without_updates_is_shown_and_does_not_break_charts(runs):
     assert "update" not in runs.open("cut") and runs.open("cut")["epoch"].sizes["epoch"] == 1
     page = opened(runs, runs=["cut", "gs", "cg"], selected="cut")
-    for name in ("residuals", "theory", "time"):
+    for name in ("residuals", "theory"):
         assert page._cards[name].chart.base
     assert "Unfinished" in page._cards["theory"].chart.base
     for name in ("timeline", "blocks"):
@@ -577,21 +577,9 @@ def test_the_table_of_residuals_on_blocks_has_norms_by_epoch_and_block(runs):
     assert f"largest on block {largest}" in page._cards["blocks"].chart.summary
 
 
-def test_the_table_of_times_has_quartiles_and_extremes(runs):
-    page = opened(runs, runs=["gs", "cg", "cut"])
-    found = table(page, "time").set_index("run")
-    assert list(found.index) == ["Alternating projection (greedy, b = 20)", "CG"]
-    seconds = np.diff(runs.open("cg")["update"]["seconds"].values)
-    columns = ["shortest", "lower_quartile", "median", "upper_quartile", "longest"]
-    np.testing.assert_allclose(found.loc["CG", columns].astype(float), np.quantile(seconds, [0, 0.25, 0.5, 0.75, 1]))
-    assert found.loc["CG", "updates"] == runs.open("cg")["update"].sizes["update"]
-    assert f"{found.loc['CG', 'median']:.2g} s" in page._cards["time"].chart.summary
-
-
 def test_tables_distinguish_runs_of_one_method(runs):
     page = opened(runs, runs=["cyclic", "again"])
-    for name in ("theory", "time"):
-        assert list(dict.fromkeys(table(page, name)["run"])) == run_names(list(page._traces.values()))
+    assert list(dict.fromkeys(table(page, "theory")["run"])) == run_names(list(page._traces.values()))
 
 
 def test_other_charts_are_sent_after_the_first_is_drawn_or_a_timeout(runs, monkeypatch):

@@ -29,7 +29,7 @@ def test_any_number_of_runs_can_be_chosen_and_drawn_in_one_chart(page, folder):
     # a training has no residual
     assert len({each["legendgroup"] for each in drawn if each.get("legendgroup")}) == 43
     assert "CG — 41 runs, 41 converged" in {each.get("name") for each in drawn}
-    assert "up to 12 runs" in page.comparison.settings[0].object
+    assert len(page.comparison.settings[0].object) == 43
 
 
 def test_while_runs_are_opened_the_page_shows_their_number(page, monkeypatch):
@@ -92,18 +92,12 @@ def test_a_profile_needs_methods_on_several_systems(page, folder):
     assert "3 systems of 3 seeds" in page.comparison.cards["profiles"].chart.base
 
 
-def test_runs_with_other_settings_are_lines_that_a_click_selects(page, folder):
-    shutil.copytree(folder / "cg.zarr", folder / "more.zarr")
-    page.refresh()
-    page.choose(["cg", "ap", "cut"])
+def test_of_many_runs_the_settings_that_differ_are_a_table_with_a_line_each(page, monkeypatch):
+    monkeypatch.setattr("apviz.dashboard.pages.runs.comparing.SETTINGS_OF", 1)
+    page.choose(["cg", "ap"])
     settle(page)
-    card = page.comparison.cards["parallel"]
-    assert card.view.visible
-    card.chart.clicked = {"values": [2.0], "count": 1}
-    assert page.choice.selected == "cut"
-    page.choose(["cg", "more", "ap"])
-    settle(page)
-    assert not card.view.visible
+    (shown,) = page.comparison.settings
+    assert list(shown.object.index) == ["cg", "ap"] and {"work", "seconds"} <= set(shown.object.columns)
 
 
 # --- columns ------------------------------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ from apviz.dashboard.pages.compare.highlight import SIZE, SIZE_LECTURE, highligh
 from apviz.plots._axes import X, without_buttons
 from apviz.plots._labels import legend_entry, run_names
 from apviz.plots._style import ThemeName
-from apviz.plots.solves.update_times import time_quantiles
 from apviz.tracing import Trace
 from apviz.tracing.trace import is_estimate
 
@@ -150,12 +149,6 @@ def _other_cards(in_order: InOrder, lecture: bool) -> dict[str, ChartCard]:
             kappas, takes=has_kappa,
             table=kappas_table, sentence=kappa_sentence, lecture=lecture,
         ),
-        "time": ChartCard(
-            "Time per update", "Median, quartiles and extremes of one update, or of one iteration of CG.",
-            lambda traces, theme: plots.update_times(in_order(traces), theme=theme),
-            takes=lambda trace: "update" in trace and trace["update"].sizes["update"] > 1,
-            table=times_table, sentence=time_sentence, lecture=lecture,
-        ),
         "timeline": timeline_card("One mark per update of the selected run; the colour: energy removed.", lecture),
         "blocks": norms_card("Residual norm of every block after every epoch of the selected run.", lecture),
     }  # fmt: skip
@@ -164,17 +157,6 @@ def _other_cards(in_order: InOrder, lecture: bool) -> dict[str, ChartCard]:
 def has_kappa(trace: Trace) -> bool:
     """Test whether κ is known, which requires a kernel of apviz."""
     return "spectrum" in trace and math.isfinite(trace["spectrum"]["kappa"])
-
-
-def times_table(traces: Sequence[Trace]) -> pd.DataFrame:
-    """Return a table of the seconds of an update, or of an iteration: extremes, quartiles and median."""
-    columns = ["shortest", "lower_quartile", "median", "upper_quartile", "longest"]
-    rows = [
-        {"run": name, "updates": trace["update"].sizes["update"]}
-        | dict(zip(columns, time_quantiles(trace).tolist(), strict=True))
-        for name, trace in named(traces)
-    ]
-    return pd.DataFrame(rows)
 
 
 def kappas_table(traces: Sequence[Trace]) -> pd.DataFrame:
@@ -193,12 +175,3 @@ def kappa_sentence(trace: Trace) -> str:
     """Return a sentence on the condition numbers of a run."""
     known = [each for each in ("kappa", "kappa_prime") if math.isfinite(trace["spectrum"][each])]
     return f"{trace.method_name}: {' and '.join(trace.condition(each) for each in known)}"
-
-
-def time_sentence(trace: Trace) -> str:
-    """Return a sentence on the time of an update."""
-    shortest, lower, median, upper, longest = time_quantiles(trace).tolist()
-    return (
-        f"{trace.method_name}: an update takes {median:.2g} s in the median, half of them take {lower:.2g} to "
-        f"{upper:.2g} s, all of them {shortest:.2g} to {longest:.2g} s"
-    )

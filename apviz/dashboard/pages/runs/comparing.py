@@ -29,7 +29,7 @@ from apviz.plots._style import ThemeName
 from apviz.plots.models.training import entry_of
 from apviz.tracing import Trace
 
-#: Number of runs whose settings are shown side by side.
+#: Number of runs whose settings are shown side by side; of more, a line each has the settings that differ.
 SETTINGS_OF = 12
 
 
@@ -49,7 +49,6 @@ class RunComparison:
         for card in self.cards.values():
             card.view.styles = HALF
         self.cards["residuals"].chart.param.watch(lambda event: self._clicked(event.new), "clicked")
-        self.cards["parallel"].chart.param.watch(lambda event: self._line_clicked(event.new), "clicked")
         self.groups = pn.Column(sizing_mode="stretch_width", visible=False)
         self.settings = pn.Column(sizing_mode="stretch_width")
         choice.param.watch(lambda event: self._show_settings(), ["differences"])
@@ -81,8 +80,6 @@ class RunComparison:
         self.cards["residuals"].view.visible = bool(solves)
         self.cards["rmse"].view.visible = any(map(has_rmse, several))
         self.cards["profiles"].view.visible = has_profile(several)
-        visible = [trace for trace in several if not self._is_hidden(trace)]
-        self.cards["parallel"].view.visible = len(visible) > 2 and has_settings(visible)
         self.cards["training"].view.visible = any(map(has_steps, traces.values()))
         self._everything.visible = bool(traces)
         self._show_settings()
@@ -101,12 +98,6 @@ class RunComparison:
         hit = clicked_epoch(self.cards["residuals"].drawn, point)
         if hit is not None:
             self._select_trace(hit[0])
-
-    def _line_clicked(self, point: dict[str, Any]) -> None:
-        """Select the run whose line was clicked, by the index in the first number of the point."""
-        values, drawn = point.get("values", []), self.cards["parallel"].drawn
-        if values and int(values[0]) < len(drawn):
-            self._select_trace(drawn[int(values[0])])
 
     def _select_trace(self, trace: Trace) -> None:
         name = next((name for name, each in self._traces.items() if each is trace), None)
@@ -131,10 +122,10 @@ class RunComparison:
     def _show_settings(self) -> None:
         traces = {name: trace for name, trace in self._traces.items() if not self._is_hidden(trace)}
         if len(traces) > SETTINGS_OF:
-            words = (
-                f"Settings of up to {SETTINGS_OF} runs are shown side by side; the chart of lines shows what differs."
-            )
-            self.settings[:] = [pmui.Typography(words, margin=(0, 12, 8, 12))]
+            solves = solves_of(traces)
+            table = varied(list(solves.values())).set_axis(list(solves), axis=0)
+            look = {"float_format": "{:.3g}".format, "max_height": 480, "margin": (0, 12, 8, 12)}
+            self.settings[:] = [plain_table(table, **look)]
             return
         rows = settings_table(list(traces.values()), only_differences=self._choice.differences and len(traces) > 1)
         if not rows:
@@ -185,12 +176,6 @@ def _cards(choice: RunsView, is_hidden: Callable[[Trace], bool], *, lecture: boo
             lambda traces, theme: plots.performance_profiles(traces, theme=theme), takes=is_solve,
             table=performance_profile, axes=380, lecture=lecture,
         ),
-        "parallel": ChartCard(
-            "Settings and cost", "One line for each run, from the settings that differ to the results. "
-            "Point at a line to see it alone in all charts; click it to look at its run.",
-            lambda traces, theme: plots.parallel_coordinates(traces, theme=theme),
-            takes=lambda trace: is_solve(trace) and not is_hidden(trace), table=varied, axes=420, lecture=lecture,
-        ),
         "training": ChartCard(
             "Trainings", "The noise and what each step's solve took, by Adam step.",
             lambda traces, theme: visible(plots.training(traces, theme=theme), traces),
@@ -211,11 +196,6 @@ def has_profile(traces: Sequence[Trace]) -> bool:
     except ValueError:
         return False
     return profile["method"].nunique() > 1 and profile.attrs["systems"] > 1
-
-
-def has_settings(traces: Sequence[Trace]) -> bool:
-    """Test whether runs differ in a setting that is an axis."""
-    return not set(varied(traces)) <= {"work", "seconds", "test_rmse"}
 
 
 def groups_table(groups: Sequence[Sequence[Trace]], names: Sequence[str]) -> pd.DataFrame:
