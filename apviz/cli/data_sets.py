@@ -40,7 +40,7 @@ def list_datasets(context: typer.Context) -> None:
 
 @sets.command("fetch", epilog=options.examples("apviz datasets fetch bike", "apviz datasets fetch airquality"))
 def fetch(name: Annotated[str, typer.Argument(metavar="NAME", help="Name from `apviz datasets`.")]) -> None:
-    """Download a data set, check it, and resume an interrupted download."""
+    """Download a data set, and check it."""
     try:
         console.print(f"{name} is at {datasets.fetch(name)}")
     except (ValueError, OSError) as error:

@@ -197,7 +197,7 @@ def _load_picture(card: Card, *, seed: int, n: int | None, dtype: torch.dtype) -
 
 
 def fetch(name: str, *, progress: bool = True, base_url: str | None = None) -> Path:
-    """Download a data set's archive into the cache, once, and return its path; resume an interrupted transfer.
+    """Download a data set's archive into the cache, once, and return its path; repeat an interrupted transfer.
 
     Args:
         progress: show a progress bar.
