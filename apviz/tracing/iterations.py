@@ -82,9 +82,9 @@ def record_of(
     return record
 
 
-def unknown_spectrum(largest: float = ANY[0], smallest: float = ANY[1]) -> Spectrum:
+def unknown_spectrum(largest: float = ANY[0]) -> Spectrum:
     """Return a spectrum of which bounds alone are known."""
-    highest, lowest, of_blocks = (Eigenvalue(math.nan, UNKNOWN, True, bound) for bound in (largest, smallest, math.nan))
+    highest, lowest, of_blocks = (Eigenvalue(math.nan, UNKNOWN, True, bound) for bound in (largest, ANY[1], math.nan))
     return Spectrum(highest, lowest, of_blocks, torch.empty(0))
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-import panel as pn
 import param
 from panel.viewable import Viewable
 
@@ -78,12 +77,6 @@ class Shared:
         """Start a job, which the current page will show."""
         job.page = self.view.page
         self.visitor.start(job)
-
-    def tell(self, message: str, *, bad: bool = False) -> None:
-        """Show a message to the visitor. Bad news stays until the visitor closes it."""
-        if pn.state.notifications is None:
-            return
-        (pn.state.notifications.error if bad else pn.state.notifications.info)(message, duration=0 if bad else 4000)
 
     def end(self) -> None:
         """Close the tab of a visitor, and remove its files."""
