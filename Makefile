@@ -45,7 +45,8 @@ lab: $(VENV)/installed-lab
 check: lint
 	$(BIN)/python -m pytest -q -n 2 -m "not slow" tests/solvers/test_alternating_projection.py \
 	  tests/solvers/test_conjugate_gradient_and_cholesky.py tests/solvers/test_own_solver.py tests/solvers/test_choices.py \
-	  tests/operators/test_native.py tests/kernels tests/test_registry_of_methods.py tests/test_documents.py
+	  tests/operators/test_native.py tests/kernels tests/test_registry_of_methods.py tests/test_documents.py \
+	  tests/test_sizes.py
 
 test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
