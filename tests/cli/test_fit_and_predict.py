@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 
 import numpy as np
@@ -62,14 +61,6 @@ def folder(tmp_path_factory) -> Path:
     )
     assert done.exit_code == 0, done.output
     return folder
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    level = logging.getLogger("apviz").level
-    yield
-    logging.captureWarnings(False)
-    logging.getLogger("apviz").setLevel(level)
 
 
 def run(*words: object) -> Result:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import numpy as np
@@ -22,14 +21,6 @@ GLOBE = pd.DataFrame({"year": RNG.uniform(0, 9, 90), "lon": RNG.uniform(160, 200
 GLOBE["lon"] -= 360 * (GLOBE["lon"] > 180)  # across the date line
 GLOBE["t"] = 20 * np.cos(np.radians(GLOBE["lat"])) + 0.3 * RNG.standard_normal(90)
 VARIOGRAM = ("--variogram", "exponential", "--sill", "2", "--range", "300", "--nugget", "0.1")
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    level = logging.getLogger("apviz").level
-    yield
-    logging.captureWarnings(False)
-    logging.getLogger("apviz").setLevel(level)
 
 
 @pytest.fixture(scope="module")

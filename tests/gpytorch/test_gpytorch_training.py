@@ -8,7 +8,6 @@ import warnings
 import gpytorch
 import numpy as np
 import pytest
-import scipy.stats
 import torch
 from gpytorch.lazy import LazyEvaluatedKernelTensor
 from gpytorch.utils.warnings import NumericalWarning
@@ -306,12 +305,3 @@ def test_noises_added_to_the_marginal_act_as_noise_per_row():
         expected = density()
     with apviz.gpytorch.alternating_projection(solver=apviz.Cholesky()):
         assert density() == pytest.approx(expected, rel=1e-10)
-
-
-def test_the_references_loss_is_scipys_density():
-    e = simple()
-    with torch.no_grad():
-        k = e.likelihood(e.model(e.x)).covariance_matrix
-        loss = e.loss()
-    density = scipy.stats.multivariate_normal.logpdf(e.y.numpy(), np.zeros(100), k.numpy())
-    np.testing.assert_allclose(loss, -density / 100, rtol=1e-10)
