@@ -306,7 +306,7 @@ def test_the_table_of_the_readme_is_that_of_the_results():
 def test_the_table_of_the_readme_starts_with_the_largest_loss():
     lost = [cell(EXACT, 0.5, 2.0) | {"data": "bike"}, cell(VECCHIA, -0.25, 1.0) | {"data": "bike"}]
     found = readme.table(of_cells(cell(EXACT, 0.1), cell(VECCHIA, 0.3), *lost)).splitlines()
-    assert found[2] == "| bike | 1,000 | 2 | Vecchia, GPBoost −0.250 (1 s) | 0.500 (2 s) |"
+    assert found[2] == "| bike | 1,000 | 2 | 10 s | Vecchia, GPBoost −0.250 (1 s) | 0.500 (2 s) |"
     assert found[3].endswith("| exact, apviz 0.100 (1 s) | 0.100 (1 s) |")
 
 
