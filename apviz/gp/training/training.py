@@ -85,8 +85,8 @@ class Training:
         settings: settings of the training; raise `steps` to continue a finished one.
         path: path of the trace, by convention `*.zarr`.
         initial: initial hyperparameters. None: for a kernel by name, Adam starts from raw parameters of zero, as
-            GPyTorch does, and L-BFGS from median distances and the target's variance; any other kernel starts from
-            its own values. With `search_rows`, the search for a start begins there.
+            GPyTorch does, and L-BFGS from the likeliest of lengthscales around median distances and shares of the
+            target's variance as noise; any other kernel starts from its own values. With `search_rows`, the search for a start begins there.
         operator, dtype, device: as in `KernelSystem`.
         dataset: name of the data, for charts and traces.
         preparation: how the table of the data was prepared (`Dataset.preparation`), for the trace.
