@@ -39,6 +39,10 @@ const isPhone = () => window.innerWidth < NARROW;
 // Smallest and largest height, in pixels, of axes that fill a window.
 const LOW_AXES = 200;
 const HIGH_AXES = 620;
+// A chart next to a higher card grows up to this factor.
+const MOST_GROWTH = 1.6;
+// Pixels left of a legend, as many as left of a title.
+const INDENT = 10;
 
 function narrowed({ data, layout, ...rest }) {
   const { margin, title, legend, meta } = layout;
@@ -79,7 +83,7 @@ function titleLines(text, scale, room) {
 
 // Join the lines of a figure's title. It keeps the space of the title `other`, so that both figures begin at one height.
 function joined(figure, width, other) {
-  const { title, margin, template } = figure.layout;
+  const { title, margin, template, legend } = figure.layout;
   const scale = template.layout.font.size / TYPE_SIZE;
   const room = width - margin.l - margin.r - 16;
   const given = title?.text || "";
@@ -87,7 +91,12 @@ function joined(figure, width, other) {
   const most = Math.max(lines.length, other ? titleLines(other, scale, room).length : 0);
   const saved = given.split("<br>").length - most;
   const text = lines.join("<br>");
-  const layout = { ...figure.layout, title: { ...title, text }, margin: { ...margin, t: margin.t - saved * TITLE_LINE * scale } };
+  const layout = {
+    ...figure.layout,
+    title: { ...title, text },
+    margin: { ...margin, t: margin.t - saved * TITLE_LINE * scale },
+    legend: legend?.xref === "container" ? { ...legend, x: legend.x + INDENT / width } : legend,
+  };
   return { ...figure, layout };
 }
 
@@ -218,6 +227,7 @@ export async function render({ model, el }) {
   holder.setAttribute("role", "figure");
   el.appendChild(holder);
   const root = holder.getRootNode();
+  const host = root instanceof ShadowRoot ? root.host : el;
   if (root instanceof ShadowRoot) root.adoptedStyleSheets = [...root.adoptedStyleSheets, styles()];
   let drawing = Promise.resolve();
   let listening = false;
@@ -231,6 +241,7 @@ export async function render({ model, el }) {
   let grown = false; // whether only new points have arrived
   let finished = 0; // number of curves before those of the growing figure
   let hidden = false; // whether a drawing was skipped because the page is not shown
+  let natural = 0; // height that the figure asks for
 
   // A downloaded picture includes the title and the legend, which the page shows elsewhere.
   function download(format) {
@@ -310,7 +321,8 @@ export async function render({ model, el }) {
     holder.setAttribute("aria-label", model.summary || "a chart");
     if (!figure) {
       Plotly.purge(holder);
-      holder.style.height = "0";
+      natural = 0;
+      holder.style.height = el.style.height = "0";
       listening = false;
       drawnSerial = 0;
       return;
@@ -332,7 +344,10 @@ export async function render({ model, el }) {
       layout.height = Math.min(Math.max(room, height(LOW_AXES)), height(HIGH_AXES));
     }
     own = layout.shapes || [];
-    layout.shapes = [...own, ...model.cursor.map((x) => cursorLine(x, layout))];
+    layout.shapes = [...own, ...model.cursor.flatMap((x) => cursorLines(x, layout, figure.data))];
+    natural = layout.height;
+    el.style.height = `${natural}px`;
+    layout.height = filled(layout);
     holder.style.height = `${layout.height}px`;
     await Plotly.react(holder, figure.data, layout, config);
     if (figure.frames && figure.frames.length) {
@@ -364,17 +379,33 @@ export async function render({ model, el }) {
     }
   }
 
-  function cursorLine(x, layout) {
-    return {
-      type: "line", xref: "x", yref: "paper", x0: x, x1: x, y0: 0, y1: 1,
-      line: { color: layout.template.layout.font.color, width: 2, dash: "dot" },
-    };
+  // Return the height of a chart that fills its card, which is as high as the highest card in its row. A picture keeps
+  // its aspect ratio.
+  function filled({ yaxis }) {
+    if (model.fits || yaxis?.scaleanchor) return natural;
+    return Math.min(Math.max(natural, Math.floor(host.getBoundingClientRect().height)), MOST_GROWTH * natural);
+  }
+
+  function fill() {
+    if (!natural || !holder.layout || !holder.clientWidth) return;
+    const height = filled(holder.layout);
+    if (Math.abs(height - holder.layout.height) < 3) return;
+    holder.style.height = `${height}px`;
+    return Plotly.relayout(holder, { height });
+  }
+
+  // A cursor is dotted. On cells of any colour it is seen by the line behind it.
+  function cursorLines(x, { template: { layout } }, data) {
+    const line = { type: "line", xref: "x", yref: "paper", x0: x, x1: x, y0: 0, y1: 1 };
+    const dots = { ...line, line: { color: layout.font.color, width: 2, dash: "dot" } };
+    const hasCells = data.some(({ type }) => type === "heatmap");
+    return hasCells ? [{ ...line, line: { color: layout.paper_bgcolor, width: 4 } }, dots] : [dots];
   }
 
   // The cursor moves with every played update, so moving it must be cheap.
   function mark() {
     if (!holder.layout) return;
-    const lines = model.cursor.map((x) => cursorLine(x, holder.layout));
+    const lines = model.cursor.flatMap((x) => cursorLines(x, holder.layout, holder.data));
     return Plotly.relayout(holder, { shapes: [...own, ...lines] });
   }
 
@@ -415,6 +446,8 @@ export async function render({ model, el }) {
     if (hidden || (holder.layout && Math.abs(holder.clientWidth - holder.layout.width) > 1)) redraw();
   });
   resized.observe(holder);
+  const stretched = new ResizeObserver(() => (drawing = drawing.then(fill).catch((error) => console.error(error))));
+  stretched.observe(host);
   // A chart that fills the window changes with the window and with the elements above the chart.
   const moved = () => {
     if (model.fits && holder.clientWidth && holder.layout && Math.abs(placeOf(holder) - place) > 2) redraw();
@@ -435,6 +468,7 @@ export async function render({ model, el }) {
   model.on("remove", () => {
     document.removeEventListener(HOVER, hovered);
     resized.disconnect();
+    stretched.disconnect();
     above.disconnect();
     window.removeEventListener("resize", reshaped);
     Plotly.purge(holder);

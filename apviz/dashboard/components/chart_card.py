@@ -100,6 +100,8 @@ class CardText(JSComponent):
         self._send_msg({"name": name, "text": text})
 
 
+#: A card as high as the highest in its row: the style of its element, and of Material's element in that.
+FILL, FILLS = ".paper { height: 100%; }", {"height": "100%", "boxSizing": "border-box"}
 #: Figures with more panels than this keep their own height.
 OWN_PANELS = 2
 #: Most runs in the summary of a chart.
@@ -149,12 +151,13 @@ class ChartCard:
         self.figure: go.Figure | None = None
         self.theme: ThemeName | None = None
         slug = heading.lower().replace(" ", "-").replace(",", "")
-        self.chart = Chart(filename=f"apviz-{slug}", axes=axes, fits=fits, sizing_mode="stretch_width")
+        grows = {"flex": "1 0 auto"}
+        self.chart = Chart(filename=f"apviz-{slug}", axes=axes, fits=fits, styles=grows, sizing_mode="stretch_width")
         wide = {"sizing_mode": "stretch_width"}
         self.text = CardText(heading=heading, text=text, empty=empty, **wide)
         self.text.param.watch(lambda event: self._fill_details(), "is_open")
         self.text.on_msg(lambda event: self.text.download(f"apviz-{slug}.csv", self.csv()))
-        self.view = pmui.Paper(self.chart, self.text, margin=8, elevation=1, **wide)
+        self.view = pmui.Paper(self.chart, self.text, margin=8, elevation=1, stylesheets=[FILL], sx=FILLS, **wide)
 
     @property
     def title(self) -> str:

@@ -8,12 +8,16 @@ const decimals = (digits) => {
   const format = new Intl.NumberFormat("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
   return (value) => format.format(value);
 };
+const three = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 3 });
+const scientific = (value) => (Number.isFinite(value) ? value.toExponential(2) : decimals(0)(value));
+const isPlain = (value) => value === 0 || !Number.isFinite(value) || (Math.abs(value) >= 1e-4 && Math.abs(value) < 1e6);
 const FORMS = {
   text: (value) => value,
   integer: decimals(0),
   "2 decimals": decimals(2),
   "4 decimals": decimals(4),
-  scientific: (value) => (Number.isFinite(value) ? value.toExponential(2) : decimals(0)(value)),
+  "3 digits": (value) => (isPlain(value) ? three.format(value) : scientific(value)),
+  scientific,
 };
 // The parts of a cell that pairs a number with its sign, such as ≈.
 const bare = (cell) => (Array.isArray(cell) ? cell[0] : cell);

@@ -18,7 +18,7 @@ from apviz.tracing import Trace
 from apviz.tracing.trace import sign_of
 
 #: Format of the cells of a column.
-Form = Literal["text", "integer", "2 decimals", "4 decimals", "scientific"]
+Form = Literal["text", "integer", "2 decimals", "4 decimals", "3 digits", "scientific"]
 #: Value of a cell. A number may be paired with the sign to print before it, such as ≈.
 Cell = str | float | tuple[float, str] | None
 
@@ -79,9 +79,9 @@ def _to_json(cell: Cell) -> str | float | list[float | str] | None:
 
 
 _SOLVE_COLUMNS: dict[str, Form] = {
-    "method": "text", "block size": "integer", "σ²": "scientific", "epochs (CG: iterations)": "integer",
+    "method": "text", "block size": "integer", "σ²": "3 digits", "epochs (CG: iterations)": "integer",
     "work": "2 decimals", "set-up work": "2 decimals", "seconds": "2 decimals", "residual": "scientific",
-    "result": "text", "test RMSE": "4 decimals", "κ": "scientific", "κ′": "scientific",
+    "result": "text", "test RMSE": "4 decimals", "κ": "3 digits", "κ′": "3 digits",
 }  # fmt: skip
 
 

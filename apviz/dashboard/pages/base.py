@@ -84,8 +84,8 @@ class Shared:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-#: Two charts side by side if the window is wide enough.
-HALF = {"flex": "1 1 560px", "min-width": "min(100%, 340px)"}
+#: Two charts side by side, of one height, if the window is wide enough.
+HALF = {"flex": "1 1 560px", "min-width": "min(100%, 340px)", "align-self": "stretch", "height": "auto"}
 #: While a page solves, drawing takes at most one part in this number of the server's time.
 DRAWING_SHARE = 9
 

@@ -27,7 +27,7 @@ from apviz.table_models.describing import LEVEL
 
 _WIDE: dict[str, Any] = {"sizing_mode": "stretch_width"}
 #: Two cards side by side, also next to the settings on a small screen.
-HALF = {"flex": "1 1 420px", "min-width": "min(100%, 340px)"}
+HALF = {"flex": "1 1 420px", "min-width": "min(100%, 340px)", "align-self": "stretch", "height": "auto"}
 #: Pixels of the axes of the charts, and of maps, which are lower where their pixels are square.
 _AXES, _MAP_AXES = 380, 640
 _FORMATS = {".csv": "CSV", ".parquet": "Parquet", ".nc": "NetCDF"}
