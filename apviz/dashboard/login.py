@@ -29,7 +29,11 @@ _PAGE: Final = """<!doctype html>
 html {{ background: light-dark(#fff, #14171c); color: light-dark(#1b1f24, #edf0f3) }}
 body {{ font: 16px system-ui, sans-serif; margin: 20vh auto; max-width: 20em; padding: 0 1em }}
 label, input, button {{ display: block; width: 100%; box-sizing: border-box; margin: 0.4em 0; font: inherit }}
-[role=alert] {{ color: light-dark(#b3261e, #ffb4ab); min-height: 1.4em }}
+input, button {{ padding: 0.5em 0.7em; border: 1px solid light-dark(#767f8a, #8a94a1); border-radius: 6px }}
+input {{ background: none; color: inherit }}
+button {{ border: 0; background: light-dark(#33415c, #c5d0e4); color: light-dark(#fff, #14171c); cursor: pointer }}
+:is(input, button):focus-visible {{ outline: 2px solid light-dark(#33415c, #c5d0e4); outline-offset: 2px }}
+[role=alert] {{ color: light-dark(#b3261e, #ffb4ab); min-height: 1.4em; margin: 0.6em 0 }}
 </style>
 <main><h1>apviz</h1>
 <form method="post"><input type="hidden" name="_xsrf" value="{token}">
