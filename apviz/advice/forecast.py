@@ -144,12 +144,12 @@ def _reason(solver: Solver, whole: Rehearsal, growth: float) -> str:
     unit = "iteration" if isinstance(solver, ConjugateGradient) else "epoch"
     took = f"{whole.epochs:,.0f} {unit}{'' if round(whole.epochs) == 1 else 's'}"
     if whole.reason in (StopReason.STAGNATED, StopReason.DIVERGED):
-        return f"on {whole.rows:,} rows it {whole.reason} at residual {whole.residual:.1e}"
+        return f"on {whole.rows:,} rows it {whole.reason} at residual {whole.residual:.2g}"
     if whole.reason is StopReason.MAX_EPOCHS:
-        return f"on {whole.rows:,} rows the limit of {took} left a residual of {whole.residual:.1e}"
+        return f"on {whole.rows:,} rows the limit of {took} left a residual of {whole.residual:.2g}"
     if not whole.converged:
         return (
-            f"on {whole.rows:,} rows {took} left a residual of {whole.residual:.1e}; stopped there, as others need less"
+            f"on {whole.rows:,} rows {took} left a residual of {whole.residual:.2g}; stopped there, as others need less"
         )
     found = f"{took} on {whole.rows:,} rows"
     growth **= _shares(solver)[0]

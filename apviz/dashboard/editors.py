@@ -37,6 +37,7 @@ class Editors:
         self._title = server_owned(pmui.Typography("", variant="h6", margin=(12, 12, 4, 12), **wide))
         close = button("Close settings", "close", self.close, variant="text", margin=(10, 8))
         self._place = pn.Column(**wide)
+        shared.system.param.watch(lambda event: self._data_chosen(event.new), "dataset")
         self.drawer: list[Viewable] = [pn.Row(self._title, close, **wide), self._place]
 
     def update(self) -> None:
@@ -64,6 +65,11 @@ class Editors:
         """Close the editor that is open."""
         self.bar.editor = ""
         self._show(False)
+
+    def _data_chosen(self, dataset: str) -> None:
+        """Close the editor of the visitor's tables once one of them is used, because the answer is on the page."""
+        if self.bar.editor == "own" and self._shared.system.own.find(dataset) is not None:
+            self.close()
 
     def make_ahead(self) -> bool:
         """Build a part of an editor of the page before it is opened; return whether one was missing."""

@@ -50,7 +50,7 @@ class JobBar:
                 object="", severity="info", variant="outlined", visible=False, margin=(4, 8),
                 styles={"flex": "1 1 260px"},
                 # While a job runs its text changes, and must not move the charts below. Show other texts in full.
-                sx={"py": 0, "&.MuiAlert-colorInfo": {"maxHeight": "4.6em", "overflowY": "auto"}},
+                sx={"py": 0, "&.MuiAlert-colorInfo": {"maxHeight": "5.6em", "overflowY": "auto"}},
             )
         )  # fmt: skip
         #: Row of the buttons, to which a page may add components.

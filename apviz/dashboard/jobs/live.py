@@ -69,11 +69,11 @@ class LiveHook(Hook):
         blocks = ""
         if self._run.partition is not None:
             blocks = f", block {update.block + 1} of {len(self._run.partition)}" if update.block >= 0 else ", CG"
-        residual = residual_words(self._run.residual, self._run.residual_is_measured)
+        residual = residual_words(self._run.residual, self._run.residual_is_measured, ".3g")
         self.text = f"{self._label}: update {update.number:,}{blocks}, residual {residual}"
 
     def on_epoch(self, epoch: Epoch) -> None:
-        residual = residual_words(epoch.residual, self._run.residual_is_measured)
+        residual = residual_words(epoch.residual, self._run.residual_is_measured, ".3g")
         self.text = f"{self._label}: epoch {epoch.number:,}, residual {residual}, work {epoch.work:.1f}"
         self._forecast(epoch)
         started = time.perf_counter()

@@ -21,8 +21,9 @@ from apviz.tracing import Trace
 
 _CAP = SETTINGS["max_epochs"]
 #: Registered names by the words that a person says, for widgets.
-RULE_OPTIONS = {RULE_WORDS.get(name, name): name for name in RULES if name != "shuffled"}
-RULE_OPTIONS["shuffled (new order every epoch)"] = "shuffled"
+_RULES = {"gauss-southwell": "greedy (Gauss–Southwell)", "shuffled": "shuffled (new order every epoch)"}
+RULE_OPTIONS = {_RULES.get(name, RULE_WORDS.get(name, name)): name for name in RULES if name != "shuffled"}
+RULE_OPTIONS[_RULES["shuffled"]] = "shuffled"
 # data sets are shuffled before they are solved, so consecutive rows are not near each other
 PARTITION_OPTIONS = {"scattered rows (shuffled)": "sequential"} | {
     PARTITION_WORDS.get(name, name): name for name in PARTITIONS if name != "sequential"
@@ -103,17 +104,22 @@ class MethodChoice(param.Parameterized):
     def solvers(self, seed: int) -> list[Solver]:
         """Return the solvers, one for every combination of the settings.
 
+        Methods with few runs come first: then every method has a result soon, and the page a verdict.
+
         Raises:
             ValueError: Nothing is selected, or a solver rejects a setting.
         """
         self._require_values()
-        found = choose_solvers(
-            self.methods, rules=self.rules, block_sizes=self.block_sizes, partitions=self.partitions,
-            overlap=self.overlap, ranks=self.ranks, tol=self.tol, max_epochs=self.max_epochs, seed=seed,
-        )  # fmt: skip
+        found = [
+            choose_solvers(
+                [method], rules=self.rules, block_sizes=self.block_sizes, partitions=self.partitions,
+                overlap=self.overlap, ranks=self.ranks, tol=self.tol, max_epochs=self.max_epochs, seed=seed,
+            )
+            for method in METHODS if method in self.methods
+        ]  # fmt: skip
         if not found:
             raise ValueError("no method is chosen: tick at least one")
-        return found
+        return [solver for solvers in sorted(found, key=len) for solver in solvers]
 
     def count_solvers(self) -> int:
         """Return the number of solvers, without checking the settings."""

@@ -313,7 +313,8 @@ class OwnTablePanel:
             return
         rows, limit = len(found.target), self._system.limits.max_n
         said = f"**{rows:,} rows: {found.train_rows:,} to train on, {rows - found.train_rows:,} to test; "
-        said += f"{found.d:,} inputs.**"
+        ticked = len([name for name in self.columns.ticked if name != self.target.value])
+        said += f"{found.d:,} inputs{f' from {ticked:,} columns' * (found.d != ticked)}.**"
         if found.train_rows > limit:
             said += f" This server solves up to {limit:,} of them."
         self.summary.param.update(object=said, severity="info")

@@ -224,10 +224,11 @@ def dataset_label(system: SystemChoice, name: str) -> str:
 
 
 def dataset_words(system: SystemChoice) -> str:
-    """Return the number of inputs of the selected data; empty if it is unknown."""
+    """Return the number of inputs of the selected data, of a table in columns; empty if it is unknown."""
     own = system.own.find(system.dataset)
     if own is not None:
-        return "" if own.choices.inputs is None else str(len(own.choices.inputs))
+        columns = () if own.choices.inputs is None else own.choices.inputs
+        return f"{len(columns)} column{'s' * (len(columns) != 1)}" if columns else ""
     return str(datasets.card(system.dataset).d) if system.dataset in datasets.registry else ""
 
 

@@ -310,7 +310,7 @@ def test_a_yellow_bar_names_settings_that_differ_from_what_is_shown(tmp_path):
     assert said(page) == []
     page.shared.system.param.update(n=300, noise=0.5)
     page.methods.methods = ["cg", "ap"]
-    assert said(page) == ["rows 300 (shown: 200)", "noise 0.5 (shown: 0.01)", "methods"]
+    assert said(page) == ["rows 300 (shown: 200)", "noise 0.5 (shown: 0.01)", "other methods"]
     page.use_shown()
     assert page.shared.system.n == 200 and page.shared.system.noise == 0.01 and said(page) == []
     assert page.methods.methods == ["cg"]

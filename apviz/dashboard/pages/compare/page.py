@@ -171,7 +171,10 @@ class Compare(SolvingPage):
 
     def own_differences(self) -> list[str]:
         now = self.methods.param.values()
-        return [self.methods.param[name].label.lower() for name, value in self._made_with.items() if now[name] != value]
+        return [
+            f"other {self.methods.param[name].label.lower()}"
+            for name, value in self._made_with.items() if now[name] != value
+        ]  # fmt: skip
 
     def redraw(self) -> None:
         self._draw_all()
@@ -182,7 +185,8 @@ class Compare(SolvingPage):
         self._suggest_a_step()
         shown, chosen = {str(trace.attrs["dataset"]) for trace in self._traces.values()}, self.shared.system.dataset
         what = "Stored example" if self.shows_examples_only else "Earlier runs"
-        self._answer.name_data("" if chosen in shown else chosen, f"{what} ({', '.join(sorted(shown))})")
+        missing = chosen if shown and chosen not in shown else ""
+        self._answer.name_data(missing, f"{what} ({', '.join(sorted(shown))})")
         self.show_differences()
         self._cards["residuals"].text.empty = SOLVING if self.has_running else NOTHING_YET
         if self._cards["residuals"].chart.drawn >= self._awaited or time.perf_counter() > self._patience:
