@@ -53,6 +53,18 @@ def test_a_run_of_any_method_is_recorded_with_rows_residuals_and_weights(shared,
     assert "weights" in trace["snapshot"] and "coordinates" in trace["rows"]
 
 
+def test_examples_are_shown_next_to_each_other_until_the_second_is_taken_away(shared):
+    for name in [record(shared), record(shared, rule="cyclic")]:
+        shared.runs.path_of(name).rename(shared.runs.path_of(f"example {name}"))
+    page = Replay(shared)
+    page.main()
+    page.open()
+    assert {page.choice.run, page.choice.other} == set(shared.runs.with_pictures())
+    page.choice.other = ""
+    page.open()
+    assert page.choice.other == ""
+
+
 def test_only_runs_with_pictures_can_be_chosen(shared):
     plain = record(shared, snapshots=0)
     with_pictures = record(shared)

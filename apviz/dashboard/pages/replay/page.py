@@ -171,10 +171,13 @@ class Replay(SolvingPage):
         if missing:
             self._bar.refuse(f"there is no run {' or '.join(missing)} with pictures in this folder")
         with param.parameterized.discard_events(self.choice):
+            is_new = not self.choice.run
             if self.choice.run not in names:
                 self.choice.run = names[0] if names else ""
             if self.choice.other not in names:
-                self.choice.other = ""
+                # the examples are meant to be seen next to each other
+                pair = names[:2] if is_new and all(name.startswith(PREFIX) for name in names) else []
+                self.choice.other = pair[1] if len(pair) == 2 else ""
         labels = self._labels(names)
         self._runs.param.update(options=labels, value=self.choice.run or None, visible=bool(names))
         options = {CHOOSE: ""} | labels
