@@ -92,13 +92,15 @@ export class CGAgainstProjectionView extends View {
       {cg, ap} = found,
       isOpen = values.bet === "";
     // before a bet nothing has moved yet
-    const work = isOpen ? 0 : values.work;
-    const now = {...found, isOpen, places: [cg, ap].map((each) => Math.max(0, isOpen ? 0 : each.at(work)))};
+    const now = {...found, isOpen, places: [cg, ap].map((each) => Math.max(0, isOpen ? 0 : each.at(values.work)))};
     const pair = eigenvectorPair(cg, values.plane);
+    this._hideAnswers(isOpen);
     this._drawPaths(now, pair);
-    this._drawShares(now, pair);
-    this._drawOverWork(now, values);
-    this._drawPolynomial(now, isOpen ? 0 : values.work);
+    if (!isOpen) {
+      this._drawShares(now, pair);
+      this._drawOverWork(now, values);
+      this._drawPolynomial(now, values.work);
+    }
     const left = (path, at) => path.errors[Math.max(0, path.at(at))] / path.errors[0];
     const [one, other] = [cg, ap].map((path) => left(path, DECIDED));
     const growth = cg.firstCgStep();
@@ -113,6 +115,17 @@ export class CGAgainstProjectionView extends View {
         `${number(other, 3)}; κ = ${number(cg.kappa, 3)}, κ′ = ${number(ap.kappaPrime(found.span.gram), 3)}. CG's first ` +
         `iteration takes ‖r‖ times ${number(Math.sqrt(growth), 3)}: ${growth > 1 ? "up, while the error falls" : "down"}.`,
     };
+  }
+
+  /** Before the bet there is one picture: where both start, and their goal. */
+  _hideAnswers(isOpen) {
+    if (this.errors.figure.hidden === isOpen) return;
+    for (const each of [this.errors, this.residuals, this.shares, this.polynomial]) {
+      each.figure.hidden = isOpen;
+      if (isOpen) each.clear();
+    }
+    this.paths.caption.textContent = isOpen ? `Start and goal: who is closer after work ${DECIDED}?` : "Two paths to one solution";
+    this.resize();
   }
 
   _drawPaths({cg, ap, places, isOpen}, [j, i]) {
@@ -217,7 +230,7 @@ export class CGAgainstProjectionView extends View {
     plane.note("thin lines: the two eigenvectors of the paths");
   }
 
-  _drawOverWork({cg, ap, bounds, places, isOpen}, {work}) {
+  _drawOverWork({cg, ap, bounds, places}, {work}) {
     const runs = [
       {...CG, path: cg, at: places[0], bound: bounds[0]},
       {...AP, path: ap, at: places[1], bound: bounds[1]},
@@ -232,7 +245,7 @@ export class CGAgainstProjectionView extends View {
     ]) {
       const known = runs.flatMap((each) => each[what]).filter((each) => each > LOWEST);
       const shown = what === "errors" ? [...known, 4] : known;
-      const [low, high] = isOpen ? [1e-4, 10] : [Math.min(0.5, ...shown), Math.max(1, ...shown)];
+      const [low, high] = [Math.min(0.5, ...shown), Math.max(1, ...shown)];
       plane.begin({
         x: [0, WORK],
         y: [Math.floor(2 * Math.log10(low)) / 2, Math.log10(high) + 0.15],
@@ -251,7 +264,7 @@ export class CGAgainstProjectionView extends View {
       }
       for (const {path, color, mark, at, title, of, ...each} of runs) {
         const curve = seen(path, each[what]);
-        if (!isOpen) plane.line(path.work, curve, {color, of});
+        plane.line(path.work, curve, {color, of});
         plane.dot(path.work[at], curve[at], {color, shape: mark, size: 6, of: `${of} work`}, `${title}: ${number(each[what][at], 3)}`);
       }
       plane.end();
@@ -260,7 +273,7 @@ export class CGAgainstProjectionView extends View {
         [AP.title, AP.color, "line"],
         ...(what === "errors" ? [["bounds by κ and κ′", MUTED, "dots"]] : []),
       ]);
-      plane.note(isOpen ? "the error is shown after your bet" : "an iteration of CG costs 1, an update b/n");
+      plane.note("an iteration of CG costs 1, an update b/n");
     }
     const spec = {x: this.errors.sx(work), y: this.errors.top + 10, label: "the work", value: `work ${work}`};
     this.grip(this.errors, "work", spec, (x) => this.errors.fromX(x));

@@ -130,7 +130,7 @@ function steps(name, control, state, limitOf) {
   });
   const ended = () => state.values[name] >= Math.min(end, control.max, limitOf(name, state.values));
   const start = () => {
-    play.textContent = "⏸";
+    play.textContent = "❚❚";
     play.setAttribute("aria-label", "pause");
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
     const every = () => (still ? 1000 : (control.interval ?? 1000 / (state.values.speed ?? 1)));

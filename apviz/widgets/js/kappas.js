@@ -183,7 +183,7 @@ export class KappasView extends View {
   constructor(place, state, face) {
     super(place, state, face);
     Object.assign(this, {data: {}, _drawn: {}});
-    this.errors = this.plane("", () => 320, true);
+    this.errors = this.plane("Bound of Theorem 1 and measured error", () => 320, true);
     this.growth = this.plane("λ′max grows with the block size: drag it");
     this.spectrum = this.plane("Eigenvalues of K and of its blocks");
     this._slices = new Slices(place, {
@@ -233,13 +233,21 @@ export class KappasView extends View {
   _show(values) {
     const sides = Object.keys(SIDES),
       seen = this._seen,
-      solved = this._solved;
+      solved = this._solved,
+      isOpen = values.bet === "";
+    // nothing is to be seen there before the bet
+    if (this.errors.figure.hidden !== isOpen) {
+      this.errors.figure.hidden = isOpen;
+      if (isOpen) this.errors.clear();
+      delete this._drawn.errors;
+      this.resize();
+    }
     if (seen) {
       this._fresh("spectrum", seen, [], () => this._drawSpectrum(seen));
       const growth = [sides.map((side) => seen.growth(side).length), values.block_size];
       this._fresh("growth", seen, growth, () => this._drawGrowth(seen, values));
     }
-    if (solved) this._fresh("errors", solved, [values.bet === "", Object.keys(solved.couplings)], () => this._drawErrors(solved, values));
+    if (solved && !isOpen) this._fresh("errors", solved, Object.keys(solved.couplings), () => this._drawErrors(solved));
     for (const [chart, [of]] of Object.entries(this._drawn)) {
       this[chart].figure.toggleAttribute("data-late", of.key !== this._wanted.key);
     }
@@ -284,12 +292,8 @@ export class KappasView extends View {
     );
   }
 
-  _drawErrors(now, {bet}) {
-    const plane = this.errors,
-      isOpen = bet === "";
-    plane.caption.textContent = isOpen
-      ? "Bound of Theorem 1; the error is shown after your bet"
-      : "Bound of Theorem 1 and measured error";
+  _drawErrors(now) {
+    const plane = this.errors;
     const runs = Object.entries(SIDES).map(([side, look]) => {
       const {errors} = now.solves[side],
         m = now.sets[side].length,
@@ -299,7 +303,7 @@ export class KappasView extends View {
       return {...look, side, x, y: errors, bound: x.map((t) => Math.exp(-t / rate)), coupled};
     });
     const seen = runs.flatMap(({y}) => y.filter((each) => each > FLOOR));
-    const low = isOpen ? -3 : Math.floor(2 * Math.log10(Math.min(SHARE / 2, ...seen))) / 2;
+    const low = Math.floor(2 * Math.log10(Math.min(SHARE / 2, ...seen))) / 2;
     plane.begin({
       x: [0, EPOCHS],
       y: [low, 0.2],
@@ -309,25 +313,23 @@ export class KappasView extends View {
     });
     plane.line([0, EPOCHS], [SHARE, SHARE], {color: WHOLE, width: 1.5, dash: "6 4"});
     for (const {x, bound, color, of} of runs) plane.line(x, bound, {color, dash: "2 5", width: 2, of});
-    if (!isOpen) {
-      for (const {x, y, color, mark, side, coupled} of runs) {
-        plane.line(x, coupled, {color, dash: "8 5", width: 1.8});
-        plane.line(
-          x,
-          y.map((each) => (each > FLOOR ? each : NaN)),
-          {color},
-        );
-        const t = now.epochsTo(side);
-        if (Number.isFinite(t)) plane.dot(t, SHARE, {color, shape: mark, size: 6}, `1% after ${number(t, 3)} epochs`);
-      }
+    for (const {x, y, color, mark, side, coupled} of runs) {
+      plane.line(x, coupled, {color, dash: "8 5", width: 1.8});
+      plane.line(
+        x,
+        y.map((each) => (each > FLOOR ? each : NaN)),
+        {color},
+      );
+      const t = now.epochsTo(side);
+      if (Number.isFinite(t)) plane.dot(t, SHARE, {color, shape: mark, size: 6}, `1% after ${number(t, 3)} epochs`);
     }
     plane.end();
     plane.legend([
       ...runs.map(({title, color}) => [title, color, "line"]),
       ["exp(−t/κ′) of each", WHOLE, "dots"],
-      ...(isOpen ? [] : [["exp(−t λmin(D⁻¹K)): random blocks, on average", WHOLE, "line"]]),
+      ["exp(−t λmin(D⁻¹K)): random blocks, on average", WHOLE, "line"],
     ]);
-    plane.note(isOpen ? "" : "solid: gauss-southwell, exact to rounding · dashes: the bound that knows how blocks couple; D holds the blocks of K");
+    plane.note("solid: gauss-southwell, exact to rounding · dashes: the bound that knows how blocks couple; D holds the blocks of K");
   }
 
   _drawGrowth(now, {block_size}) {
