@@ -15,7 +15,7 @@ import panel_material_ui as pmui
 import xarray as xr
 
 from apviz import plots
-from apviz.dashboard.components.chart_card import ChartCard
+from apviz.dashboard.components.chart_card import FILL, FILLS, ChartCard
 from apviz.dashboard.components.server_owned import server_owned
 from apviz.dashboard.components.tables import plain_table
 from apviz.dashboard.components.text import escape
@@ -52,7 +52,7 @@ class ModelView:
         about = pmui.Paper(
             pmui.Typography("How well it predicts", variant="h6", margin=(8, 12, 0, 12)), self.words, self.warnings,
             pmui.Typography("Hyperparameters", variant="h6", margin=(8, 12, 0, 12)), self.table,
-            margin=8, elevation=1, styles=HALF, **_WIDE,
+            margin=8, elevation=1, styles=HALF, stylesheets=[FILL], sx=FILLS, **_WIDE,
         )  # fmt: skip
         self.chart.view.styles = HALF
         self.view = pn.FlexBox(about, self.chart.view, visible=False, **_WIDE)
