@@ -48,8 +48,10 @@ def test_names_cover_neither_each_other_nor_the_line_and_the_words_of_the_tolera
     for each in labels(figure):
         across, up = (np.array([each.x, each.y]) - low) / span * SIZE
         lines = each.text.split("<br>")
-        left = across + each.xshift - (7 * max(map(len, lines)) if each.xanchor == "right" else 0)
-        boxes.append((left, left + 7 * max(map(len, lines)), up + each.yshift, 8 * len(lines)))
+        # a label far from its end is the text of an arrow without a head
+        right, higher = (each.ax, -each.ay) if each.showarrow else (each.xshift, each.yshift)
+        left = across + right - (7 * max(map(len, lines)) if each.xanchor == "right" else 0)
+        boxes.append((left, left + 7 * max(map(len, lines)), up + higher, 8 * len(lines)))
     # the words "tolerance 0.01" are above the left end of the line
     boxes.append((0.01 * SIZE[0], 100, level + 9, 8))
     for place, (left, right, middle, half) in enumerate(boxes):

@@ -148,12 +148,22 @@ def _labels(
         is_right = box.left > 0
         labels.append({
             "name": "end", "x": float(end[0]), "y": float(end[1]), "xref": "x", "yref": "y", "text": "<br>".join(words),
-            "showarrow": False, "xanchor": "left" if is_right else "right", "xshift": _GAP if is_right else -_GAP,
-            "yanchor": "middle", "yshift": box.up, "align": "left" if is_right else "right",
+            "xanchor": "left" if is_right else "right", "yanchor": "middle", "align": "left" if is_right else "right",
             "bgcolor": translucent(colors.paper, 0.7),
             "font": {"color": readable(curve.line.color, colors), "size": TEXT_SIZE - 1},
+            **_shifted(_GAP if is_right else -_GAP, box.up, curve.line.color),
         })  # fmt: skip
     return labels, max(box.x + box.left + box.width for box in taken) - pixels[0]
+
+
+def _shifted(across: float, up: float, color: str) -> dict[str, Any]:
+    """Return the place of a label, in pixels from the end of its curve; a thin line leads to a label far from it."""
+    if abs(up) <= _LINE:
+        return {"showarrow": False, "xshift": across, "yshift": up}
+    return {
+        "showarrow": True, "ax": across, "ay": -up, "arrowhead": 0, "arrowwidth": 1, "arrowcolor": color,
+        "standoff": _GAP / 2,
+    }  # fmt: skip
 
 
 def _most(axis: Any) -> float:
