@@ -32,6 +32,13 @@ FOCUSED = """() => {
     return [name.split("\\n").pop(), shown, at === document.body ? "" : at.outerHTML.slice(0, 200)];
 }"""
 
+#: Top and bottom of the cards around charts.
+CARDS = """all => all.map((at) => {
+    while (!at.classList?.contains("bk-panel-models-esm-ReactComponent")) at = at.parentNode || at.host;
+    const { top, bottom } = at.getBoundingClientRect();
+    return [top, bottom];
+})"""
+
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory):
@@ -116,10 +123,14 @@ def test_the_main_button_is_within_five_stops_of_the_tab_key_and_every_stop_show
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
-def test_every_chart_has_a_description_and_a_button_to_its_table(visit, full, page):
+def test_every_chart_has_a_description_a_button_to_its_table_and_the_height_of_its_row(visit, full, page):
     someone = opened(visit(1440, 900, to=full), page)
     charts = someone.tab.locator("[role=figure]:has(.main-svg)").locator(SHOWN)
     said = charts.evaluate_all("all => all.map(each => each.getAttribute('aria-label'))")
+    bottoms: dict[int, set[int]] = {}
+    for top, bottom in charts.evaluate_all(CARDS):
+        bottoms.setdefault(round(top), set()).add(round(bottom))
+    assert all(max(each) - min(each) <= 1 for each in bottoms.values()), "cards of a row differ in height"
     tables = someone.tab.get_by_role("button", name="In words, and as a table").locator(SHOWN)
     assert all(len(each) > 20 for each in said) and tables.count() == len(said)
     if said:
