@@ -312,7 +312,7 @@ export class CGAgainstProjectionView extends View {
     plane.note(
       count > ZEROS
         ? `p has ${count} zeros here: at most ${ZEROS} are drawn, up to work ${ZEROS}`
-        : `${count} iterations, ${count} zeros, and p(0) = 1: yours leave ${number(100 * leftBy(zeros), 3)}% of the error, ` +
+        : `${many(count, "iteration")}, ${many(count, "zero")}, and p(0) = 1: yours leave ${number(100 * leftBy(zeros), 3)}% of the error, ` +
             `CG's ${number(100 * leftBy(own), 3)}%; no other zeros leave less`,
     );
     plane.keepHandles(zeros.map((_, k) => `zero ${k}`));
@@ -333,4 +333,5 @@ export class CGAgainstProjectionView extends View {
   }
 }
 
+const many = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
 const below = (i) => String(i).replace(/\d/g, (each) => "₀₁₂₃₄₅₆₇₈₉"[each]);
