@@ -59,7 +59,7 @@ class BlockSize(SweepPage):
                 lecture=lecture,
             ),
             "residuals": ChartCard(
-                "Residual by block size", "Small blocks need many updates; by time they can lose.",
+                "Residual by block size", "Small blocks need many updates, which may take longer.",
                 lambda traces, theme: plots.batch_sizes(traces, theme=theme), takes=_has_block_size, lecture=lecture,
             ),
         }  # fmt: skip
