@@ -86,7 +86,8 @@ class Training:
         path: path of the trace, by convention `*.zarr`.
         initial: initial hyperparameters. None: for a kernel by name, Adam starts from raw parameters of zero, as
             GPyTorch does, and L-BFGS from the likeliest of lengthscales around median distances and shares of the
-            target's variance as noise; any other kernel starts from its own values. With `search_rows`, the search for a start begins there.
+            target's variance as noise; any other kernel starts from its own values. With `search_rows`, the search for
+            a start begins there.
         operator, dtype, device: as in `KernelSystem`.
         dataset: name of the data, for charts and traces.
         preparation: how the table of the data was prepared (`Dataset.preparation`), for the trace.
