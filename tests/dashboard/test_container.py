@@ -75,7 +75,8 @@ def test_the_context_of_the_build_has_what_the_wheel_needs_and_nothing_else():
     kept = [line.removeprefix("!") for line in listed if line.startswith("!")]
     assert "*" in listed and all(list(ROOT.glob(each)) for each in kept)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    needed = [each.removeprefix("/") for each in project["tool"]["hatch"]["build"]["targets"]["wheel"]["include"]]
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    needed = [each.removeprefix("/") for each in wheel["include"]] + [each["path"] for each in wheel["hooks"].values()]
     assert {*needed, project["project"]["readme"], *project["project"]["license-files"]} <= set(kept)
 
 
