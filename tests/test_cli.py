@@ -320,6 +320,11 @@ def test_help_fits_80_columns_and_ends_with_two_examples(words):
     assert len(examples) == 2 and all(each.startswith(" ".join(["apviz", *words])) for each in examples)
 
 
+def test_the_version_is_printed():
+    done = CliRunner().invoke(cli.app, ["--version"])
+    assert done.exit_code == 0 and done.stdout == f"apviz {apviz.__version__}\n"
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_examples_in_the_help_use_existing_options(name):
     command = COMMANDS.get_command(None, name)

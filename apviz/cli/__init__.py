@@ -15,6 +15,7 @@ import typer
 from rich.logging import RichHandler
 from typer.core import TyperGroup
 
+from apviz import __version__
 from apviz.cli.terminal import console, errors, fail, leave
 from apviz.dashboard.entrance import Entrance, check_access
 
@@ -62,8 +63,18 @@ app = typer.Typer(
 )  # fmt: skip
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"apviz {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def main() -> None:
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
     """Solve large Gaussian-process systems, record every step, and look at it."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[RichHandler(console=errors)])
     logging.getLogger("apviz").setLevel(logging.INFO)
