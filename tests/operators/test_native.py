@@ -59,9 +59,10 @@ def told_by(out: str) -> dict[str, str]:
 
 @pytest.fixture
 def fresh(tmp_path, monkeypatch):
-    """Return the folder of an empty cache, with the engine forgotten."""
+    """Return the folder of an empty cache, with the engine forgotten, as after an install from source."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(native_build, "PREBUILT", tmp_path / "no-wheel")
     forgotten = (native.library, native._of_the_wheel)
     for each in forgotten:
         each.cache_clear()

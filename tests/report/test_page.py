@@ -12,7 +12,6 @@ from html import unescape
 from pathlib import Path
 
 import numpy as np
-import pypdf
 import pytest
 import torch
 
@@ -302,6 +301,7 @@ def test_without_scripts_the_page_shows_the_answer_and_the_table_and_no_empty_ch
 
 
 def test_as_pdf_the_page_is_complete_and_no_chart_is_wider_than_the_paper(browser, page):
+    pypdf = pytest.importorskip("pypdf")
     tab, _ = open_page(browser, page)
     paper = pypdf.PdfReader(io.BytesIO(tab.pdf(format="A4")))
     text = "".join(each.extract_text() for each in paper.pages)

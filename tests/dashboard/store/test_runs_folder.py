@@ -115,7 +115,8 @@ def test_a_trace_is_read_again_only_after_a_change(folder, monkeypatch):
     runs = RunsFolder(folder)
     runs.entries()
     assert len(read) == 4
-    assert runs.entries() == runs.entries() and len(read) == 4
+    # as text, in which NaN equals NaN
+    assert repr(runs.entries()) == repr(runs.entries()) and len(read) == 4
     rewrite(folder / "cg.zarr", lambda attributes: attributes.update(method_name="another"))
     assert entry(runs, "cg").method == "another" and read[4:] == ["cg"]
 
