@@ -72,6 +72,18 @@ class RunEntry:
     tags: tuple[str, ...] = ()
     problem: str = ""
 
+    # dataclasses compare numbers one by one since Python 3.13, so that NaN would make every entry unequal to its copy
+    def __eq__(self, other: object) -> bool:
+        """Compare all fields; a missing number, NaN, equals another."""
+        return isinstance(other, RunEntry) and self._comparable() == other._comparable()
+
+    def __hash__(self) -> int:
+        """Return the hash of the name."""
+        return hash(self.name)
+
+    def _comparable(self) -> list[object]:
+        return [None if isinstance(each, float) and math.isnan(each) else each for each in vars(self).values()]
+
     def ended(self, now: float) -> str:
         """Return the stop reason in words, as far as it is known at a time in seconds since 1970."""
         fresh = self.ending == "interrupted" and now - self.changed < FRESH_SECONDS
