@@ -33,7 +33,7 @@ from apviz.tracing.schema import (
     UPDATE,
     Variable,
 )
-from apviz.tracing.store import is_trace_of
+from apviz.tracing.store import trace_id_of
 from apviz.tracing.trace import Trace
 from apviz.tracing.training_trace import TrainingTrace
 
@@ -93,9 +93,7 @@ def _opened(path: str | Place, place: Place) -> Trace:
             if _identity(place) == before:
                 raise
             continue
-        # a new folder may get the inode of a deleted one, but its root has another id
-        has_id = TRACE_ID in loaded.attrs and place.is_dir()
-        if _identity(place) == before and (not has_id or is_trace_of(place, loaded.attrs)):
+        if _identity(place) == before:
             break
     else:
         raise OSError(f"{path} changed while it was read, {TRIES} times in a row; copy it, and open the copy")
@@ -119,15 +117,16 @@ def require_schema(path: str | Place, attrs: Mapping[Any, Any]) -> None:
         )
 
 
-def _identity(place: Place) -> tuple[int, int] | None:
+def _identity(place: Place) -> tuple[int, int, str] | None:
     """Return what tells a folder from one that replaces it; None where no trace is."""
     if isinstance(place, Remote):  # objects are never moved, and there is no trace before its root
-        return (0, 0) if is_there(place / "zarr.json") else None
+        return (0, 0, "") if is_there(place / "zarr.json") else None
     try:
         found = place.stat() if place.exists() else None
     except FileNotFoundError:  # removed between the two calls
         found = None
-    return None if found is None else (found.st_dev, found.st_ino)
+    # a new folder may get the inode of a deleted one, but its root has another id
+    return None if found is None else (found.st_dev, found.st_ino, trace_id_of(place))
 
 
 def _loaded(path: str | Place, place: Place) -> xr.DataTree:

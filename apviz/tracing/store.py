@@ -203,11 +203,16 @@ def _has_begun(path: Place) -> bool:
 
 def is_trace_of(path: Place, attrs: Mapping[Any, Any]) -> bool:
     """Test whether a folder holds the trace with these root attributes, of any length."""
+    found = trace_id_of(path)
+    return bool(found) and bool(found == attrs.get(TRACE_ID))
+
+
+def trace_id_of(path: Place) -> str:
+    """Return the id of the trace in a folder; empty if it has none, or there is no trace."""
     try:
-        found = json.loads((path / "zarr.json").read_bytes())["attributes"].get(TRACE_ID)
+        return json.loads((path / "zarr.json").read_bytes())["attributes"].get(TRACE_ID) or ""
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return False
-    return found is not None and bool(found == attrs.get(TRACE_ID))
+        return ""
 
 
 def what_to_do(error: OSError) -> str:

@@ -150,7 +150,7 @@ def test_every_widget_fits_a_slide_of_a_small_projector_after_a_bet_too_and_with
     tab = on_screen(notebook)
     for place, (name, _) in enumerate(shown, start=1):
         tab.evaluate(f"Reveal.slide({place})")
-        tab.locator("section.present .apviz-live svg").first.wait_for()
+        tab.locator("section.present .apviz-live svg:visible").first.wait_for()
         tab.wait_for_function("!Reveal.getCurrentSlide().querySelector('[data-busy]')")
         # what is computed late makes a widget grow, and the text around it give way
         tab.wait_for_function("Reveal.getCurrentSlide().scrollHeight <= 720")
