@@ -123,11 +123,9 @@ class Compare(SolvingPage):
         if self.choice.runs:
             self._show_of_one_data_set(self.choice.runs, self.choice.selected)
         elif not self.expects_runs:
-            runs = self.shared.runs
+            newest = self.shared.runs.newest_of_one_data_set
             # the last visitor's runs may be of a table that this visitor does not know
-            self.choice.runs = runs.newest_of_one_data_set(MAX_RUNS, prefix=PREFIX) or runs.newest_of_one_data_set(
-                MAX_RUNS
-            )
+            self.choice.runs = newest(MAX_RUNS, prefix=PREFIX) or newest(MAX_RUNS)
             if self.choice.runs and untouched:
                 self._use_shown(with_methods=self.methods.is_untouched)
             self._by_default = list(self.choice.runs), self._settings() if untouched else {}
