@@ -103,16 +103,17 @@ def _accept(
     is the remainder before the round.
     """
     # NumPy, because a step is a few thousand operations
-    left, size = submatrix.numpy().copy(), len(submatrix)
-    lower = np.zeros_like(left)
+    k, size = submatrix.numpy(), len(submatrix)
+    left, lower = k.diagonal().copy(), np.zeros((size, min(at_most, size)))
     chances = (torch.rand(size, generator=generator, dtype=torch.float64) * proposed_with).numpy()
     accepted: list[int] = []
     for i in range(size):
-        pivot = left[i, i]
-        if len(accepted) == at_most or pivot <= floor or chances[i] >= pivot:
+        if (taken := len(accepted)) == at_most:
+            break
+        if left[i] <= floor or chances[i] >= left[i]:
             continue
-        column = left[i:, i] / pivot**0.5
-        lower[i:, i] = column
-        left[i:, i:] -= np.outer(column, column)
+        column = (k[i:, i] - lower[i:, :taken] @ lower[i, :taken]) / left[i] ** 0.5
+        lower[i:, taken] = column
+        left[i:] -= column * column
         accepted.append(i)
-    return torch.tensor(accepted, dtype=torch.int64), torch.from_numpy(lower[np.ix_(accepted, accepted)])
+    return torch.tensor(accepted, dtype=torch.int64), torch.from_numpy(lower[accepted, : len(accepted)])

@@ -105,7 +105,8 @@ def test_a_rehearsal_counts_the_iterations_that_cg_takes(data):
     rank, tol = 30, 1e-4
     counted = Rehearsal(system.operator, system.b, rank, N, seed=0).iterations(rank, tol, 1e4)
     solver = apviz.ConjugateGradient(tol=tol, preconditioner=apviz.RandomlyPivotedCholesky(rank=rank))
-    assert abs(counted - apviz.solve(system, solver).epochs) <= 2
+    taken = apviz.solve(system, solver).epochs
+    assert abs(counted - taken) <= 0.1 * taken  # with other pivots of the same law
 
 
 @pytest.mark.parametrize("method", ["exact", "lanczos", "subsample"])

@@ -8,26 +8,30 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from apviz.operators import Operator
 from apviz.partitions import Partitioner
-from apviz.preconditioners.randomly_pivoted_cholesky import randomly_pivoted_cholesky
 from apviz.solvers.choosing.costs import work_of_iterations
 
+FloatArray = NDArray[np.float64]
+TINY = float(np.finfo(np.float64).tiny)
 # Largest number of right-hand sides in a rehearsal.
 MOST_SIDES = 4
-# Iterations below `FEW` say little about their growth. `SURE` times fewer than others are few on any number of rows;
-# `SURE_ALONE` times, without a preconditioner, where few rows of a local k look nearly uncorrelated.
-FEW, SURE, SURE_ALONE = 3.0, 3.0, 6.0
-# Work of the pass that ends a solve.
+# Iterations below `FEW` say little about their growth, and no preconditioner saves much of them. `SURE` times fewer
+# than others are few on any number of rows; `SURE_ALONE` times, without a preconditioner, where few rows of a local k
+# look nearly uncorrelated; `SURE_IF_SHORT` times where rehearsals on more rows would take longer than they save.
+FEW, SURE, SURE_ALONE, SURE_IF_SHORT = 3.0, 3.0, 6.0, 1.5
+# Work of the pass that ends a solve, unless it is measured.
 PASS = 1.0
 # Where blocks are slow, CG takes UNDERESTIMATED times the iterations of a rehearsal. With MANY_VECTORS it is rehearsed
 # on ROWS_PER_VECTOR rows for each. This pays off from LARGE rows and MUCH_WORK of blocks on, if fewer vectors on half
 # of the rows take at most NEARLY times the affordable iterations. Their set-up takes VECTOR_FLOPS times the seconds of
 # r²n flops of a factorisation (`benchmarks/notes.md`).
-UNDERESTIMATED, MANY_VECTORS, ROWS_PER_VECTOR, LARGE, MUCH_WORK = 1.2, 500, 3, 8_000, 18.0
+UNDERESTIMATED, MANY_VECTORS, ROWS_PER_VECTOR, LARGE, MUCH_WORK = 1.4, 500, 3, 8_000, 18.0
 NEARLY, VECTOR_FLOPS = 1.3, 14.0
 
 
@@ -47,38 +51,36 @@ class Rehearsal:
         self._probe = operator.of_rows(drawn, operator.noise_of(drawn) * (m / operator.n))
         noises = self._probe.noises
         # (m, 1) smallest σ² ÷ σ² of each row
-        self._weight = torch.ones(1) if noises is None else (noises.min() / noises)[:, None]
-        random = torch.randn(m, MOST_SIDES, generator=generator)
-        r = (
-            random.to(self._probe.x)
-            if b is None
-            else operator.layout.take(b[:, :MOST_SIDES].to(drawn.device), drawn).double()
-        )
-        self._r = r / r.abs().amax(0).clamp_min(torch.finfo(r.dtype).tiny)
+        self._weight = np.ones((1, 1)) if noises is None else _array(noises.min() / noises)[:, None]
+        if b is None:
+            given = torch.randn(m, MOST_SIDES, generator=generator)
+        else:
+            given = operator.layout.take(b[:, :MOST_SIDES].to(drawn.device), drawn)
+        r = _array(given)
+        self._r = r / np.abs(r).max(0).clip(TINY)
 
     def iterations(self, rank: int, tol: float, most: float) -> float | None:
         """Count the iterations that lower the mean residual to `tol`, with fractions interpolated in its logarithm.
 
         None if `most` are not enough. With a randomly pivoted Cholesky preconditioner of this rank, unless it is 0.
         """
-        r, tiny = self._r, torch.finfo(torch.float64).tiny
-        norms = torch.linalg.vector_norm(r, dim=0).clamp_min(tiny)
-        factor = self._factor[:, : min(rank, self._rank)] if rank else self._k[:, :0]
-        weight = self._weight.to(factor)
-        inside, failed = torch.linalg.cholesky_ex(
-            factor.T @ (weight * factor) + self._probe.noise * torch.eye(factor.shape[1]).to(factor)
-        )
-        if failed:  # rounding hides the noise, so the rehearsal says nothing
+        # NumPy, because an iteration is a few small products
+        r, k, weight = self._r, self._k, self._weight
+        norms = np.linalg.norm(r, axis=0).clip(TINY)
+        weighted = weight * (self._factor[:, : min(rank, self._rank)] if rank else k[:, :0])
+        inside = weighted.T @ (weighted / weight) + self._probe.noise * np.eye(weighted.shape[1])
+        try:  # then Woodbury, up to a factor 1/σ²
+            low_rank = np.linalg.solve(np.linalg.cholesky(inside), weighted.T)
+        except np.linalg.LinAlgError:  # rounding hides the noise, so the rehearsal says nothing
             return None
-        p, inner, left = torch.zeros_like(r), torch.ones_like(norms), 1.0
+        p, inner, left = np.zeros_like(r), np.ones_like(norms), 1.0
         for iteration in range(1, math.ceil(most) + 1):
-            z = weight * r  # then Woodbury, up to a factor 1/σ²
-            z = z - weight * (factor @ torch.cholesky_solve(factor.T @ z, inside))
+            z = weight * r - low_rank.T @ (low_rank @ r)
             before, inner = inner, (r * z).sum(0)
-            p = z + p * (inner / before.clamp_min(tiny))
-            image = self._k @ p
-            r = r - image * (inner / (p * image).sum(0).clamp_min(tiny))
-            left_before, left = left, max(float((torch.linalg.vector_norm(r, dim=0) / norms).mean()), tiny)
+            p = z + p * (inner / before.clip(TINY))
+            image = k @ p
+            r = r - image * (inner / (p * image).sum(0).clip(TINY))
+            left_before, left = left, max(float((np.linalg.norm(r, axis=0) / norms).mean()), TINY)
             if left < tol:
                 fraction = math.log(left_before / tol) / math.log(left_before / left) if left_before > tol else 1.0
                 return iteration - 1 + fraction
@@ -91,14 +93,16 @@ class Rehearsal:
         """
         m = self._probe.n
         partition = partitioner(self._probe.inputs, max(2, round(block_size * m / self._n)))
-        k, r = self._k[partition.order][:, partition.order], self._r[partition.order]
-        norms = torch.linalg.vector_norm(r, dim=0).clamp_min(torch.finfo(r.dtype).tiny)
+        order = partition.order.cpu()
+        k, r = torch.from_numpy(self._k)[order][:, order], torch.from_numpy(self._r)[order]
+        norms = torch.linalg.vector_norm(r, dim=0).clamp_min(TINY)
         for block in range(len(partition)):
-            columns = k[:, partition.solved(block)]
-            factor, failed = torch.linalg.cholesky_ex(columns[partition.solved(block)])
+            rows = partition.solved(block)
+            rows = rows.cpu() if isinstance(rows, Tensor) else rows
+            factor, failed = torch.linalg.cholesky_ex(k[rows][:, rows])
             if failed:
                 return 0.0
-            r = r - columns @ torch.cholesky_solve(r[partition.solved(block)], factor)
+            r = r - k[:, rows] @ torch.cholesky_solve(r[rows], factor)
         return float((torch.linalg.vector_norm(r, dim=0) / norms).mean())
 
     @cached_property
@@ -107,13 +111,41 @@ class Rehearsal:
         return float(self._k.mean()) / self._probe.largest_signal
 
     @cached_property
-    def _k(self) -> Tensor:
-        return self._probe.block(slice(0, self._probe.n))
+    def _k(self) -> FloatArray:
+        return _array(self._probe.block(slice(0, self._probe.n)))
 
     @cached_property
-    def _factor(self) -> Tensor:
+    def _factor(self) -> FloatArray:
         """Return the (m, rank) factor in the order of the pivots, so its first columns are a factor of lower rank."""
-        return randomly_pivoted_cholesky(self._probe, self._rank, self._seed) if self._rank else self._k[:, :0]
+        signal = self._k.copy()
+        np.fill_diagonal(signal, _array(self._probe.signal()))
+        return with_random_pivots(signal, self._rank, self._seed)
+
+
+def _array(of: Tensor) -> FloatArray:
+    found: FloatArray = of.double().cpu().numpy()
+    return found
+
+
+def with_random_pivots(k: FloatArray, rank: int, seed: int) -> FloatArray:
+    """Return the (m, rank) columns of a Cholesky factor of a dense k (m, m) at random pivots, fewer if k has less rank.
+
+    The law of `apviz.RandomlyPivotedCholesky`, which draws many pivots at once; for a few hundred rows one at a time
+    is faster.
+    """
+    rng = np.random.default_rng(seed)
+    left, rows = k.diagonal().copy(), np.zeros((rank, len(k)))
+    rounding = 4 * np.finfo(k.dtype).eps * left.max()
+    for taken in range(rank):
+        if left.max() <= rounding * (taken + 1):
+            return rows[:taken].T
+        below = left.cumsum()
+        pivot = int(np.searchsorted(below, rng.random() * below[-1], side="right"))
+        new = (k[pivot] - rows[:taken, pivot] @ rows[:taken]) / left[pivot] ** 0.5
+        rows[taken] = new
+        left = np.maximum(left - new * new, 0.0)
+        left[pivot] = 0.0
+    return rows.T
 
 
 class Plan(NamedTuple):
@@ -135,6 +167,8 @@ class Rehearsals:
         b, seed: as in `Rehearsal`.
         rank: the largest rank of preconditioners.
         rows: rows of the rehearsal.
+        ending: work of the pass that ends a solve, and of what else CG takes for any number of iterations.
+        is_short: whether the solve is so short that half of the rows must be enough.
     """
 
     operator: Operator
@@ -142,6 +176,8 @@ class Rehearsals:
     rank: int
     rows: int
     seed: int
+    ending: float = PASS
+    is_short: bool = False
 
     def cheapest(self, ranks: Sequence[int], tol: float, columns: int, work: float) -> Plan | None:
         """Find the rank with the least expected cost of CG, or None if it would cost more than `work`.
@@ -157,30 +193,36 @@ class Rehearsals:
         plan: Plan | None = operator.layout.agreed(self._cheapest_on_half(ranks, tol, columns, work))
         if plan is None:
             return None
-        most = affordable_iterations(operator, columns, plan.rank, work)
-        if plan.iterations <= most / (SURE if plan.rank else SURE_ALONE):
+        most = self._affordable(columns, plan.rank, work)
+        sure = (SURE_IF_SHORT if self.is_short else SURE) if plan.rank else SURE_ALONE
+        if plan.iterations <= most / sure:
             return plan
+        if self.is_short and plan.rank:
+            return None
         needed = self._whole.iterations(plan.rank, tol, most)
         if needed is not None and operator.n > self.rows and needed > most / SURE:
             needed *= growth(needed, plan.iterations, operator.n / self.rows)
         needed = operator.layout.agreed(needed if needed is not None and needed <= most else None)
-        return None if needed is None else plan_of(operator, columns, plan.rank, needed)
+        return None if needed is None else self._plan(columns, plan.rank, needed)
 
     def _cheapest_on_half(self, ranks: Sequence[int], tol: float, columns: int, work: float) -> Plan | None:
         best: Plan | None = None
+        alone = self._half.iterations(0, tol, FEW) if 0 in ranks else None
+        if alone is not None and alone <= self._affordable(columns, 0, work) / SURE_ALONE:
+            return self._plan(columns, 0, alone)
         for rank in ranks:
             if rank and best is None and rank != ranks[0]:
                 continue
-            most = affordable_iterations(self.operator, columns, rank, work if best is None else best.work)
+            most = self._affordable(columns, rank, work if best is None else best.work)
             needed = self._half.iterations(rank, tol, most) if most > 0 else None
             if needed is not None and needed <= most:
-                best = plan_of(self.operator, columns, rank, needed)
+                best = self._plan(columns, rank, needed)
         return best
 
     def may_be_cheaper(self, tol: float, columns: int, work: float) -> bool:
         """Test whether `cheaper_than_slow` may find a plan of less than `work`, by half of the rows."""
         within = NEARLY if self._has_many_vectors(work) else 1.0
-        most = within * affordable_iterations(self.operator, columns, self.rank, work)
+        most = within * self._affordable(columns, self.rank, work)
         return self._half.iterations(self.rank, tol, most) is not None
 
     def cheaper_than_slow(self, tol: float, columns: int, work: float, flop: float) -> Plan | None:
@@ -196,12 +238,18 @@ class Rehearsals:
             return None
         for rank in (self.rank, MANY_VECTORS) if self._has_many_vectors(work) else (self.rank,):
             _, each = work_of_iterations(operator, columns, rank)
-            others = PASS + VECTOR_FLOPS * rank**2 * operator.n * flop
+            others = self.ending + VECTOR_FLOPS * rank**2 * operator.n * flop
             most = max(0.0, (work if best is None else best.work) - others) / (UNDERESTIMATED * each)
             needed = self._of_rank(rank).iterations(rank, tol, most)
             if needed is not None:
                 best = Plan(rank, UNDERESTIMATED * needed, others + each * UNDERESTIMATED * needed)
         return best
+
+    def _affordable(self, columns: int, rank: int, work: float) -> float:
+        return affordable_iterations(self.operator, columns, rank, work, self.ending)
+
+    def _plan(self, columns: int, rank: int, iterations: float) -> Plan:
+        return Plan(rank, iterations, work_of(self.operator, columns, rank, iterations, self.ending))
 
     def _has_many_vectors(self, work: float) -> bool:
         return self.operator.n >= LARGE and work >= MUCH_WORK and 2 * self.rank <= MANY_VECTORS
@@ -225,11 +273,6 @@ class Rehearsals:
         return Rehearsal(self.operator, self.b, self.rank, self.rows, self.seed)
 
 
-def plan_of(operator: Operator, columns: int, rank: int, iterations: float) -> Plan:
-    """Return the plan of these iterations, with its work."""
-    return Plan(rank, iterations, work_of(operator, columns, rank, iterations))
-
-
 def growth(needed: float, of_half: float | None, times: float) -> float:
     """Return the growth factor, at least 1, of iterations on `times` as many rows, from half of the rows to these.
 
@@ -239,13 +282,13 @@ def growth(needed: float, of_half: float | None, times: float) -> float:
     return float(max(1.0, doubling) ** math.log2(max(times, 1.0)))
 
 
-def affordable_iterations(operator: Operator, columns: int, rank: int, work: float) -> float:
+def affordable_iterations(operator: Operator, columns: int, rank: int, work: float, ending: float = PASS) -> float:
     """Return the iterations of CG with a low-rank preconditioner that cost no more than `work`, with a last pass."""
     setup, each = work_of_iterations(operator, columns, rank)
-    return max(0.0, (work - setup - PASS) / each)
+    return max(0.0, (work - setup - ending) / each)
 
 
-def work_of(operator: Operator, columns: int, rank: int, iterations: float) -> float:
+def work_of(operator: Operator, columns: int, rank: int, iterations: float, ending: float = PASS) -> float:
     """Return the work of `iterations` of CG with a low-rank preconditioner, including set-up and last pass."""
     setup, each = work_of_iterations(operator, columns, rank)
-    return setup + PASS + each * iterations
+    return setup + ending + each * iterations
