@@ -26,6 +26,8 @@ TIGHTER_TOLS = (1e-4, 1e-6)
 TIGHTER_CG_TOLS = (1e-4, 1e-5)
 #: largest κ after merging duplicates, relative to κ before, at which they count as the cause
 KAPPA_SHARE = 0.1
+#: smallest relative error that is given as a number
+LEAST_SHARE = 1e-3
 #: largest number of characters of an error message in the evidence
 SHOWN_LETTERS = 160
 
@@ -217,10 +219,10 @@ class Measured:
     def _figures(self, found: Solved) -> str:
         words, variances = [], ""
         if math.isfinite(found.gradient):
-            words.append(f"the gradient is off by {'under 0.1%' if found.gradient < 1e-3 else f'{found.gradient:.1%}'}")
+            words.append(f"the gradient is off by {_in_percent(found.gradient)}")
         if math.isfinite(found.mean):
             words.append(f"predicted means by up to {found.mean:.2g} standard deviations")
-            variances = f" Variances with the noise are off by a factor of up to {found.variance:.3g}."
+            variances = f" Variances with the noise are off by {off_by(found.variance)}."
         if found.negative:
             variances += f" {found.negative} of {self.truth.variance.numel()} variances of f are negative."
         return (f"Against Cholesky in float64 {', '.join(words)}." if words else "") + variances
@@ -269,6 +271,17 @@ def _entered(values: Mapping[str, float]) -> Context:
 
 def _as_settings(values: Mapping[str, float]) -> str:
     return ", ".join(f"gpytorch.settings.{name}({value:g})" for name, value in values.items())
+
+
+def off_by(ratio: float) -> str:
+    """Describe the largest ratio of two variances, at least 1: in percent below 2, as a factor from there on."""
+    if ratio >= 2:
+        return f"a factor of up to {ratio:.3g}"
+    return f"{'' if ratio - 1 < LEAST_SHARE else 'up to '}{_in_percent(ratio - 1)}"
+
+
+def _in_percent(share: float) -> str:
+    return "under 0.1%" if share < LEAST_SHARE else f"{share:.1%}"
 
 
 def shortened(error: object) -> str:

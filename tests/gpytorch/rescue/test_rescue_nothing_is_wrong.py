@@ -9,6 +9,7 @@ import torch
 
 import apviz
 from apviz.analysis import Limit
+from apviz.gpytorch.rescue.remedies import off_by
 from tests.gpytorch.rescue.models import model_of, on, rbf, waves
 from tests.gpytorch.test_gpytorch_examples import ExactGP
 
@@ -99,3 +100,18 @@ def test_a_training_that_settled_is_left_alone():
     x, y = waves()
     losses = [504.5, -1958.9, -2062.8, -2067.0, -2063.0]
     assert diagnose(model_of(x, y, 0.01, rbf(0.3)), losses=losses).limit is Limit.NOTHING
+
+
+def test_variances_of_a_healthy_model_are_off_by_under_a_thousandth_not_by_a_factor():
+    x, y = waves()
+    found = diagnose(model_of(x, y, 0.01, rbf(0.3)))
+    assert "Variances with the noise are off by under 0.1%." in found.evidence and "factor" not in str(found)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "said"),
+    [(1.0, "under 0.1%"), (1.0004, "under 0.1%"), (1.13, "up to 13.0%"), (2.0, "a factor of up to 2"),
+     (25.52, "a factor of up to 25.5")],
+)  # fmt: skip
+def test_a_ratio_of_variances_is_a_percentage_below_two_and_a_factor_from_there_on(ratio, said):
+    assert off_by(ratio) == said
