@@ -55,7 +55,7 @@ def test_the_rescue_names_the_limits_that_apviz_and_gpytorch_have():
     gpytorch = pytest.importorskip("gpytorch")
     # in a process of its own, because BoTorch, which other tests import, raises the limit
     show = "import gpytorch; print(gpytorch.settings.max_cholesky_size.value())"
-    limit = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, check=True).stdout.strip()
+    limit = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, check=True).stdout.split()[-1]
     assert f"Cholesky up to {limit} rows" in RESCUE
     floor = gpytorch.likelihoods.GaussianLikelihood().noise_covar.raw_noise_constraint.lower_bound
     assert float(floor) == pytest.approx(1e-4) and "keeps it above 10⁻⁴" in RESCUE
