@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import math
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,6 +24,7 @@ from apviz.dashboard.components.text import escape, without_formulas
 from apviz.plots._axes import enlarged
 from apviz.plots._curves import unchecked
 from apviz.plots._labels import full_names
+from apviz.plots._script import plotly_script
 from apviz.plots._style import ThemeName
 from apviz.tracing import Trace
 
@@ -76,11 +81,13 @@ def _as_json(figure: go.Figure | None) -> str:
     return "" if figure is None else str(figure.to_json())
 
 
+@cache
 def plotly_folder() -> Path:
-    """Return the folder of plotly's own plotly.js, served to browsers so that they need no other server."""
-    import plotly
-
-    return Path(plotly.__file__).parent / "package_data"
+    """Return the folder of the plotly.js of the figures, served to browsers so that they need no other server."""
+    folder = Path(tempfile.mkdtemp(prefix="apviz-plotly-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    (folder / "plotly.min.js").write_text(plotly_script(), "utf-8")
+    return folder
 
 
 class CardText(JSComponent):
