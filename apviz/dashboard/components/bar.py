@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import param
-from panel.custom import JSComponent
+
+from apviz.dashboard.components.script_component import ScriptComponent
 
 
 class Chip(NamedTuple):
@@ -23,7 +24,7 @@ class Chip(NamedTuple):
     value: str = ""
 
 
-class Bar(JSComponent):
+class Bar(ScriptComponent):
     """Toolbar of chips: one stop of the tab key, and the arrow keys move inside.
 
     Args:

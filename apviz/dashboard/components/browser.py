@@ -6,13 +6,14 @@ import secrets
 from pathlib import Path
 
 import param
-from panel.custom import JSComponent
+
+from apviz.dashboard.components.script_component import ScriptComponent
 
 #: Random name of this process, by which a page recognises that the server has restarted.
 SERVER = secrets.token_hex(8)
 
 
-class Browser(JSComponent):
+class Browser(ScriptComponent):
     """Component without a view. The browser sets the first three values on page load, the server the others."""
 
     visitor = param.String("", doc="random name that this browser keeps; empty where it keeps nothing")

@@ -16,9 +16,9 @@ import panel as pn
 import panel_material_ui as pmui
 import param
 import plotly.graph_objects as go
-from panel.custom import JSComponent
 
 from apviz.dashboard.components.growing import Growing
+from apviz.dashboard.components.script_component import ScriptComponent
 from apviz.dashboard.components.tables import plain_table
 from apviz.dashboard.components.text import escape, without_formulas
 from apviz.plots._axes import enlarged
@@ -29,7 +29,7 @@ from apviz.plots._style import ThemeName
 from apviz.tracing import Trace
 
 
-class Chart(JSComponent):
+class Chart(ScriptComponent):
     """Figure of `apviz.plots`, drawn by the plotly.js that ships with the installed plotly.
 
     Panel's own pane uses another plotly.js, redraws the whole figure at every change, and loses the zoom.
@@ -90,7 +90,7 @@ def plotly_folder() -> Path:
     return folder
 
 
-class CardText(JSComponent):
+class CardText(ScriptComponent):
     """Text below a chart, or instead of a missing chart, with the buttons for details and download."""
 
     heading = param.String(doc="of the card; the figure has it too, so it is shown where there is none")

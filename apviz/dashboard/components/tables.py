@@ -11,8 +11,8 @@ import pandas as pd
 import panel as pn
 import panel_material_ui as pmui
 import param
-from panel.custom import JSComponent
 
+from apviz.dashboard.components.script_component import ScriptComponent
 from apviz.plots._labels import method_names
 from apviz.tracing import Trace
 from apviz.tracing.trace import sign_of
@@ -23,7 +23,7 @@ Form = Literal["text", "integer", "2 decimals", "4 decimals", "3 digits", "scien
 Cell = str | float | tuple[float, str] | None
 
 
-class SortedTable(JSComponent):
+class SortedTable(ScriptComponent):
     """HTML table with one row per run, sorted by its headings, in pages. A click selects a run; runs can be ticked.
 
     Panel's Tabulator takes some time to build, and loses rows that it receives meanwhile.
