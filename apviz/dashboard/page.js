@@ -1,6 +1,9 @@
 // What a page does by itself: it shows that the server has not answered yet, and when the server was gone it says so,
 // asks until it is back, and is loaded again, from its address. Panel's components know nothing of it.
 (() => {
+  // Panel would load a script that reads and rewrites every module, for browsers that know no import maps.
+  window.importShim = Object.assign((url) => import(url), { addImportMap() {} });
+
   // Open in the theme of the system, unless the address names one. The server draws the page in its theme.
   const wanted = new URLSearchParams(location.search);
   if (!wanted.has("theme") && matchMedia("(prefers-color-scheme: dark)").matches) {
@@ -24,17 +27,45 @@
 
   document.addEventListener("apviz-drawn", ({ detail }) => (isDrawn ||= detail === awaited()));
   // the first chart, from the same figure and by the same plotly as later on the page
-  state.preview = () => {
+  async function preview() {
     const place = document.getElementById("apviz-chart");
-    if (!place) return;
+    const script = document.getElementById("plotly-script");
+    if (!place || !script) return;
+    if (!window.Plotly) await ended(script);
+    if (!window.Plotly) return;
     const { data, layout } = JSON.parse(document.getElementById("apviz-figure").textContent);
     const shown = { ...layout, width: place.clientWidth, height: place.clientHeight, showlegend: false };
     if (place.clientWidth < 600) {
       shown.annotations = []; // no room for names at the ends of curves
       shown.margin = { ...layout.margin, r: layout.margin.l };
     }
-    window.Plotly.newPlot(place, data, shown, { staticPlot: true });
-  };
+    await window.Plotly.newPlot(place, data, shown, { staticPlot: true });
+    await painted();
+  }
+  const ended = (script) => new Promise((resolve) => ["load", "error"].forEach((name) => script.addEventListener(name, resolve)));
+  // a hidden page paints nothing
+  const painted = () =>
+    new Promise((resolve) => (setTimeout(resolve, STILL), requestAnimationFrame(() => setTimeout(resolve))));
+
+  // Scripts of this type are fetched at once, and run after the first chart is painted, because a browser reads them for
+  // longer than it draws.
+  addEventListener("DOMContentLoaded", async () => {
+    const scripts = [...document.querySelectorAll("script[type='text/later']")];
+    for (const { src } of scripts) {
+      if (src) document.head.append(Object.assign(document.createElement("link"), { rel: "preload", as: "script", href: src }));
+    }
+    await preview();
+    const running = scripts.map((each) => {
+      const script = document.createElement("script");
+      Object.assign(script, each.src ? { src: each.src, async: false } : { text: each.text });
+      return [each, script];
+    });
+    const files = running.filter(([, script]) => script.src);
+    const all = Promise.all(files.map(([, script]) => ended(script)));
+    for (const [each, script] of files) each.replaceWith(script);
+    await all;
+    for (const [each, script] of running) if (!script.src) each.replaceWith(script);
+  });
   const waiting = setInterval(() => {
     if (still || (state.isHeard && window.Bokeh?.index?.roots?.[0]?.is_idle)) still += 50;
     if (!still || !(isDrawn || awaited() === "" || still > STILL)) return;

@@ -20,6 +20,7 @@ from tornado.websocket import WebSocketClosedError
 from apviz import datasets
 from apviz.dashboard.components.chart_card import plotly_folder
 from apviz.dashboard.entrance import Entrance, check_access
+from apviz.dashboard.first_page import ScriptHandler, rehearse, use_handlers
 from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.jobs.visitors import Visitors
 from apviz.dashboard.limits import Limits
@@ -96,6 +97,7 @@ def serve(
     def view() -> pmui.Page:
         return Session(limits, queue, folder, dataset=dataset, lecture=lecture, visitors=visitors).view()
 
+    rehearse(view)
     if entrance is not None:
         entrance.close()
     models = Models(folder.path).folder
@@ -122,9 +124,11 @@ def build_server(
     silent = SILENT_TIMES * limits.tab_seconds
     http = {"idle_connection_timeout": silent, "max_body_size": REQUEST_BYTES}
     bound_messages()
+    use_handlers()
+    script = (r"/plotly/(plotly\.min\.js)", ScriptHandler, {"path": str(plotly_folder())})
     server = pn.serve(
         {"/": view}, port=port, address=address, start=False, title="apviz", autoreload=False, admin=False,
-        static_dirs={name: str(folder) for name, folder in {"plotly": plotly_folder(), **(files or {})}.items()},
+        static_dirs={name: str(folder) for name, folder in (files or {}).items()}, extra_patterns=[script],
         check_unused_sessions_milliseconds=1000 * limits.tab_seconds,
         unused_session_lifetime_milliseconds=1000 * limits.tab_seconds,
         websocket_max_message_size=MESSAGE_BYTES, keep_alive_milliseconds=round(1000 * ALIVE_SECONDS),

@@ -20,6 +20,7 @@ from apviz.dashboard import address, preview
 from apviz.dashboard.components.browser import Browser
 from apviz.dashboard.components.text import escape
 from apviz.dashboard.editors import Editors
+from apviz.dashboard.first_page import SCRIPT
 from apviz.dashboard.jobs.elsewhere import Elsewhere
 from apviz.dashboard.jobs.job import Job, JobQueue
 from apviz.dashboard.jobs.live import duration
@@ -42,14 +43,16 @@ _HERE = Path(__file__).parent
 #: Panel's page with its own resources, and the script that the charts wait for. Styles and scripts follow the
 #: preview, because a browser shows nothing below them before it has loaded them.
 _HTML = f"""{{% extends "base.html" %}}
+{{% set plot_script = plot_script | replace("<script>", '<script type="text/later">') %}}
+{{% block inner_head %}}{SCRIPT}{{{{ super() }}}}{{% endblock %}}
 {{% block css_resources %}}{{% endblock %}}{{% block js_resources %}}{{% endblock %}}
 {{% block postamble %}}<script>document.documentElement.dataset.theme = "{{{{ apviz_theme }}}}";
 {{% raw %}}{(_HERE / "page.js").read_text("utf-8")}</script>
 <style>{STYLE}{(_HERE / "page.css").read_text("utf-8")}{preview.STYLE}</style>
 {{% endraw %}}{{{{ super() }}}}{{% endblock %}}
 {{% block contents %}}{{{{ apviz_preview }}}}
-<script id="plotly-script" src="plotly/plotly.min.js"></script><script>apviz.preview()</script>
-{{{{ super() }}}}{{{{ bokeh_css }}}}{{{{ bokeh_js }}}}{{% endblock %}}
+{{{{ super() }}}}{{{{ bokeh_css }}}}{{{{ bokeh_js | replace('type="text/javascript"', 'type="text/later"') }}}}
+{{% endblock %}}
 """
 
 

@@ -23,7 +23,7 @@ _INDEX: Final = re.compile(r"var [\w$]+=([\w$]+)\(\([\w$,]*\)=>\{[^{}]*\.registe
 @cache
 def plotly_script() -> str:
     """Return the script that draws the figures: all of plotly.js if it has another form than expected."""
-    whole = get_plotlyjs()
+    whole = str(get_plotlyjs())
     found = [*_INDEX.finditer(whole)]
     if len(found) != 1:
         return whole

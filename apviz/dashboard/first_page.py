@@ -1,0 +1,94 @@
+"""What makes the first page fast: the server practises, and sends the head of a page before it has built the page."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, Final
+
+from bokeh.document import Document
+from bokeh.server import urls
+from bokeh.server.session import ServerSession
+from panel.io.server import AuthenticatedStaticFileHandler, DocHandler
+from panel.io.state import set_curdoc
+from panel.models.esm import ReactiveESM
+
+#: Script that the charts wait for.
+SCRIPT: Final = '<script id="plotly-script" async fetchpriority="high" src="plotly/plotly.min.js"></script>'
+#: Beginning of every page. A browser that gets the rest as well ignores what it has already got.
+HEAD: Final = f'<!DOCTYPE html>\n<html lang="en" data-theme-managed="true">\n<head>\n<meta charset="utf-8">\n{SCRIPT}\n'
+#: Most seconds until a browser requests the script of the head, and until it has received the script.
+ASKS_SECONDS, GETS_SECONDS = 0.1, 0.3
+#: Seconds between two checks.
+_STEP = 0.005
+
+
+def rehearse(view: Callable[[], Any]) -> None:
+    """Build a page that nobody sees: the first page of a process takes three times as long as the next."""
+    document = Document()
+    try:
+        with set_curdoc(document):
+            view().server_doc(document)
+        for end in document.session_destroyed_callbacks:
+            end(SimpleNamespace(_document=document, id="rehearsal", logged_in=False))
+    except Exception:
+        # a visitor gets the same error, with its place on the page
+        logging.getLogger(__name__).debug("the rehearsal of the first page failed", exc_info=True)
+
+
+class PageHandler(DocHandler):
+    """Handler that sends the head of a page at once, so that the browser reads plotly.js while the page is built.
+
+    The server builds a page in one piece, during which it answers no other request. So it sends the script first.
+    """
+
+    _has_head = False
+
+    async def get_session(self) -> ServerSession:
+        # invalid sessions of other requests need another status
+        is_plain = self.request.method == "GET" and not any("session" in name.lower() for name in self.request.headers)
+        if is_plain and not {"bokeh-token", "bokeh-session-id"} & set(self.request.arguments):
+            self._has_head = True
+            self.set_header("Content-Type", "text/html")
+            super().write(HEAD)
+            await self.flush()
+            await _sent()
+        session: ServerSession = await super().get_session()
+        return session
+
+    def write(self, chunk: Any) -> None:
+        if self._has_head and isinstance(chunk, str):
+            chunk = chunk.partition(SCRIPT)[2] or chunk
+        super().write(chunk)
+
+
+class ScriptHandler(AuthenticatedStaticFileHandler):
+    """Handler of plotly.js that counts its unfinished answers."""
+
+    unfinished = 0
+
+    def prepare(self) -> None:
+        ScriptHandler.unfinished += 1
+
+    def on_finish(self) -> None:
+        ScriptHandler.unfinished -= 1
+
+
+async def _sent() -> None:
+    """Wait until a browser has requested the script, and until all have received it."""
+    started = time.monotonic()
+    while not ScriptHandler.unfinished and time.monotonic() - started < ASKS_SECONDS:
+        await asyncio.sleep(_STEP)
+    while ScriptHandler.unfinished and time.monotonic() - started < GETS_SECONDS:
+        await asyncio.sleep(_STEP)
+
+
+def use_handlers() -> None:
+    """Let servers that are built later answer by `PageHandler`, without the script that `page.js` replaces."""
+    ReactiveESM.__javascript__ = []
+    urls.per_app_patterns[:] = [
+        (path, PageHandler if handler is DocHandler else handler) for path, handler in urls.per_app_patterns
+    ]

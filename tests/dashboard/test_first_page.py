@@ -1,0 +1,109 @@
+"""The first page of a server: the practice before it, and its head, which is sent before the page is built."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+pytest.importorskip("panel")
+
+import panel as pn
+from tornado.ioloop import IOLoop
+
+from apviz.dashboard import server
+from apviz.dashboard.first_page import HEAD, SCRIPT, rehearse
+from apviz.dashboard.jobs.job import JobQueue
+from apviz.dashboard.limits import Limits
+from apviz.dashboard.origins import Origins
+from apviz.dashboard.session import Session
+from apviz.dashboard.store.runs_folder import RunsFolder
+from tests.ports import free_port
+
+
+@pytest.fixture
+def sessions(tmp_path):
+    """Return the sessions that `view` makes, and `view`."""
+    made, runs = [], RunsFolder(tmp_path / "runs")
+
+    def view():
+        made.append(Session(Limits(), JobQueue(1), runs, dataset=None, lecture=False))
+        return made[-1].view()
+
+    return made, view
+
+
+@contextmanager
+def answering(view):
+    """Run a server in a thread, and yield a function that requests a path of it."""
+    ready, port, loops = threading.Event(), free_port(), []
+
+    def serve() -> None:
+        loops.append(IOLoop())
+        built = server.build_server(view, port, "127.0.0.1", Origins("127.0.0.1"), Limits(), show=False)
+        built.start()
+        loops[0].add_callback(ready.set)
+        loops[0].start()
+        built.stop()
+        loops[0].close(all_fds=True)
+
+    def request(path: str) -> http.client.HTTPResponse:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.request("GET", path)
+        return connection.getresponse()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        assert ready.wait(60)
+        yield request
+    finally:
+        loops[0].add_callback(loops[0].stop)
+        thread.join(60)
+
+
+def test_the_head_of_a_page_is_sent_before_the_page_is_built(sessions):
+    got_head, (_, make) = threading.Event(), sessions
+
+    def view():
+        assert got_head.wait(60)
+        return make()
+
+    with answering(view) as request:
+        answer = request("/")
+        assert answer.status == 200 and answer.read(len(HEAD)).decode() == HEAD
+        got_head.set()
+        rest = answer.read().decode()
+    assert 'id="apviz-first"' in rest and rest.count("</html>") == 1
+    assert not {"<!DOCTYPE", "<html", SCRIPT} & {part for part in ("<!DOCTYPE", "<html", SCRIPT) if part in rest}
+
+
+def test_a_page_without_the_script_follows_the_head_whole():
+    with answering(lambda: pn.pane.Str("of another kind")) as request:
+        page = request("/").read().decode()
+    assert page.startswith(HEAD) and page.count("<body") == 1 and page.rstrip().endswith("</html>")
+
+
+@pytest.mark.parametrize("query", ["bokeh-session-id=made-up", "bokeh-token=made-up"])
+def test_a_request_with_an_invalid_session_is_an_error_without_a_page(sessions, query):
+    with answering(sessions[1]) as request:
+        answer = request(f"/?{query}")
+        assert answer.status >= 400 and SCRIPT not in answer.read().decode()
+
+
+def test_a_rehearsal_builds_a_page_and_leaves_nothing_of_it(sessions):
+    made, view = sessions
+    before = set(pn.state._views)
+    rehearse(view)
+    (session,) = made
+    assert session.page.preview() is None and not session._clock.running
+    assert not session.shared.folder.exists() and set(pn.state._views) == before
+
+
+def test_a_rehearsal_that_fails_does_not_stop_the_server():
+    def view():
+        raise ValueError("no such page")
+
+    rehearse(view)
