@@ -148,12 +148,40 @@ CHARTS = """(() => {
 #: records when the first chart is painted, which is one frame after it is added
 SEEN = """(() => {
   const look = () => {
-    const found = document.querySelector("#apviz-chart .scatterlayer path");
-    if (!found) return requestAnimationFrame(look);
+    if (!document.querySelector("#apviz-chart .scatterlayer path")) return;
+    watching.disconnect();
     requestAnimationFrame(() => requestAnimationFrame((now) => (window.answerSeen = now)));
   };
-  requestAnimationFrame(look);
+  const watching = new MutationObserver(look);
+  watching.observe(document, { childList: true, subtree: true });
 })()"""
+
+
+#: whether the preview is gone and the chips are there, or whether the editor of a chip is open, in JavaScript
+HAS_CHIPS, HAS_EDITOR = (
+    f"""(() => {{
+  if (document.getElementById("apviz-first")) return false;
+  const has = (root) => {{
+    for (const each of root.querySelectorAll("*")) {{
+      if ({condition} || (each.shadowRoot && has(each.shadowRoot))) return true;
+    }}
+    return false;
+  }};
+  return has(document);
+}})()"""
+    for condition in (
+        "each.dataset.editor",
+        "(each.localName === 'button' && each.textContent.includes('Close settings')"
+        " && each.checkVisibility({ visibilityProperty: true }))",
+    )
+)
+
+
+def wait_for_controls(page: Page) -> None:
+    """Wait until a control works: click the first chip, which opens its editor."""
+    page.wait_for_function(HAS_CHIPS, polling=50)
+    page.get_by_role("toolbar", name="Settings").get_by_role("button").first.click()
+    page.wait_for_function(HAS_EDITOR, polling=50)
 
 
 def drawn(page: Page) -> int:
