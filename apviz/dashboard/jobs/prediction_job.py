@@ -1,4 +1,4 @@
-"""The jobs of the page Predict: a fit, which keeps a model, and predictions by it, which keep files for download."""
+"""The jobs of the page Predict: a fit, which keeps a model, predictions, which keep files, and both for an example."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from apviz.dashboard.jobs.job import Job, JobQueue, Stopped
 from apviz.dashboard.jobs.live import duration
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.settings.systems import SystemSpec
+from apviz.dashboard.store.examples import PREFIX
 from apviz.dashboard.store.models import PICTURE, TABLE, ModelRecord, Models, PredictionsRecord
 from apviz.dashboard.store.own_data import size_limits, without_folder
 from apviz.datasets.preprocessing import RawTable
@@ -36,6 +37,8 @@ from apviz.table_models.saved import accuracy_of, encodings_of, load_model, rang
 
 #: Most steps of a training; most points of a grid; rows shown of predictions.
 MAX_STEPS, MOST_POINTS, HEAD = 200, 1_000_000, 8
+#: The example: data of one input, rows few enough that the interval is visible between them, and points of its curve.
+EXAMPLE_DATA, EXAMPLE_N, EXAMPLE_POINTS = "china-profile", 100, 400
 #: Shares of the training and of training and solve in the progress of a fit.
 _TRAINED, _SOLVED = 0.6, 0.8
 #: Rows of a piece in which the CSV is written.
@@ -50,6 +53,8 @@ class FitJob(Job):
     """
 
     title: ClassVar[str] = "A fit"
+    #: Start of the names of its models.
+    prefix: ClassVar[str] = ""
 
     def __init__(self, queue: JobQueue, limits: Limits, models: Models, spec: SystemSpec) -> None:
         super().__init__(queue)
@@ -79,7 +84,8 @@ class FitJob(Job):
             facts=[each for each in (gp.rows_.sentence, accuracy_of(gp)) if each], notes=list(raw.notes),
             warnings=warned(), checked=checked, data=_data_of(raw), decimal=_marks(spec),
         )  # fmt: skip
-        self.name = self._models.add(f"{spec.dataset}-n{len(raw.target)} {spec.kernel}", gp.save, record)
+        name = f"{self.prefix}{spec.dataset}-n{len(raw.target)} {spec.kernel}"
+        self.name = self._models.add(name, gp.save, record)
         self.message = f"fitted to {len(raw.target):,} rows, and saved"
 
 
@@ -226,6 +232,22 @@ class PredictJob(Job):
         found = {name: (dim, table[name].to_numpy(), {"long_name": words[name]}) for name in words}
         axes = {n: (dim, inputs[drawn, k], {"units": days.get(n, "unknown")}) for k, n in enumerate(names)}
         write_surface(xr.Dataset(found, axes, {"interval_level": predictor.asked.level}), folder / PICTURE)
+
+
+class ExampleJob(FitJob):
+    """Job that fits the example of the page, and predicts its curve."""
+
+    prefix: ClassVar[str] = PREFIX
+
+    def __init__(self, queue: JobQueue, limits: Limits, models: Models) -> None:
+        super().__init__(queue, limits, models, SystemSpec(EXAMPLE_DATA, min(EXAMPLE_N, limits.max_n)))
+
+    def work(self) -> None:
+        super().work()
+        grid = PredictJob(
+            self._queue, self._limits, self._models, self.name, table=None, points=EXAMPLE_POINTS, observation=False
+        )
+        grid.work()
 
 
 def _data_of(raw: RawTable) -> list[list[float]]:

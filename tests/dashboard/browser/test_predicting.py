@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 
+from tests.dashboard.browser.server import SHOWN, Server
 from tests.dashboard.browser.test_own_table import offer
 from tests.dashboard.dense_gp import predictions
 
@@ -54,6 +55,26 @@ def test_a_fit_predicts_a_dropped_table_and_a_grid_and_the_downloads_equal_dense
     someone.look().says("Grid of 20 × 20")
 
 
+@pytest.mark.slow
+def test_without_a_model_one_press_opens_a_marked_example_with_its_curve_and_its_files(visit, tmp_path):
+    empty = Server(tmp_path / "runs")
+    try:
+        someone = visit(390, 844, to=empty).go(page="predict")
+        someone.press("Try the example")
+        someone.says("This model is an example")
+        curve = someone.chart("Predicted mean")
+        names = curve.evaluate("chart => chart.data.map(each => each.name)")
+        assert {"data", "95% interval", "mean"} <= set(names)
+        someone.says("the solver's error is negligible")
+        table = pd.read_csv(download(someone, "CSV", tmp_path))
+        assert len(table) == 400 and (table["upper"] > table["lower"]).all()
+        assert someone.tab.get_by_role("button", name="Try the example").locator(SHOWN).count() == 0
+        someone.tab.reload()
+        someone.look().says("This model is an example")
+    finally:
+        empty.kill()
+
+
 READERS = {"CSV": pd.read_csv, "Parquet": pd.read_parquet}
 
 
@@ -62,5 +83,6 @@ def download(visitor, name, folder):
         visitor.tab.get_by_role("link", name=name, exact=True).click()
     path = folder / downloading.value.suggested_filename
     downloading.value.save_as(path)
-    assert path.name.startswith(("new predicted.", "depth.csv-n60 matern52 predicted."))
+    stems = ("new", "depth.csv-n60 matern52", "example china-profile-n100 matern52")
+    assert path.name.startswith(tuple(f"{stem} predicted." for stem in stems))
     return path

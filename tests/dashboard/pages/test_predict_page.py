@@ -87,6 +87,24 @@ def test_an_empty_folder_says_what_to_do(tmp_path):
     assert page._nothing.visible and not page.model.view.visible and not page._asked.visible
 
 
+def test_the_example_of_an_empty_folder_is_a_marked_model_whose_curve_equals_dense_algebra(tmp_path):
+    page = shown(Predict(visitor(tmp_path, limits=Limits(max_n=60))))
+    page.fit_example()
+    assert finished(page).job.state == "done", page.job.message
+    name, (folder, said) = page.choice.model, files(page)
+    assert name == "example china-profile-n60 matern52" and page._example.visible and not page._nothing.visible
+    record, curve = page.kept.record(name), xr.load_dataset(folder / "predictions.nc")
+    x, y = (np.array(each) for each in record.data)
+    mean, sd = predictions(page.kept.path_of(name), x[:, None], y, curve["column"].values[:, None])
+    np.testing.assert_allclose(curve["mean"], mean, rtol=1e-6)
+    np.testing.assert_allclose(curve["upper"] - curve["mean"], 1.959964 * sd, rtol=1e-4)
+    assert "the solver's error is negligible" in said.accuracy and said.source == "Grid of 400"
+    assert '"data"' in page.predictions.charts["mean"].chart.base
+    page.delete()
+    assert drawn(page)._nothing.visible and not page._example.visible
+    page.shared.end()
+
+
 def test_a_fit_says_how_well_it_predicts_rows_that_it_left_out_and_survives_a_reload(page):
     words, record = page.model.words.object, page.kept.record(page.choice.model)
     assert "Matérn-5/2, fitted to all 60 rows of **depth.csv**" in words

@@ -15,10 +15,11 @@ from apviz.dashboard.components.dropper import Dropper
 from apviz.dashboard.components.server_owned import button
 from apviz.dashboard.jobs.job import Job
 from apviz.dashboard.jobs.job_bar import JobBar
-from apviz.dashboard.jobs.prediction_job import FitJob, PredictJob
+from apviz.dashboard.jobs.prediction_job import EXAMPLE_DATA, ExampleJob, FitJob, PredictJob
 from apviz.dashboard.pages.base import Page, Shared
 from apviz.dashboard.pages.predict.showing import HALF, ModelView, PredictionsView
 from apviz.dashboard.settings.fields import Fields
+from apviz.dashboard.store.examples import PREFIX
 from apviz.dashboard.store.models import Models
 from apviz.dashboard.store.own_data import discard, receive
 from apviz.dashboard.store.trash import TRASH_DAYS
@@ -31,6 +32,8 @@ the chosen rows. The page then shows how well the model predicts rows that it le
 
 - a table that you upload: each row gets a mean, an sd and a 95% interval;
 - a grid over one, two or three inputs: you get a curve with its interval, a map, or a file."""
+_WHAT_THE_EXAMPLE_IS = f"""This model is an **example**: the brightness of a photograph by column (*{EXAMPLE_DATA}*).
+For a model of your own, choose data above and press **Fit**."""
 
 
 class PredictChoice(param.Parameterized):
@@ -67,7 +70,12 @@ class Predict(Page):
         self.deleted = DeletedList(f"Deleted model, kept for {TRASH_DAYS} days", self.bring_back)
         self._nothing = pmui.Paper(
             pmui.Typography("No model yet", variant="h6", margin=(8, 12, 0, 12)),
-            pmui.Typography(_WHAT_WILL_BE_SEEN, variant="body1", margin=(0, 12, 8, 12)), margin=8, elevation=1, **_WIDE,
+            pmui.Typography(_WHAT_WILL_BE_SEEN, variant="body1", margin=(0, 12, 8, 12)),
+            button("Try the example", "play_arrow", self.fit_example, margin=(0, 12, 12, 12)),
+            margin=8, elevation=1, **_WIDE,
+        )  # fmt: skip
+        self._example = pmui.Typography(
+            _WHAT_THE_EXAMPLE_IS, variant="body2", margin=(4, 12), visible=False, **_WIDE,
         )  # fmt: skip
         self.model, self.predictions = ModelView(shared), PredictionsView(shared)
         self._asked = self._make_asked()
@@ -111,8 +119,8 @@ class Predict(Page):
     def make_main(self) -> Viewable:
         return pn.Column(
             self._bar.view, self._picker,
-            pn.Row(self.deleted.list, self.deleted.button, margin=(0, 2), **_WIDE), self._nothing, self.model.view,
-            self._asked, self.predictions.view, **_WIDE,
+            pn.Row(self.deleted.list, self.deleted.button, margin=(0, 2), **_WIDE), self._nothing, self._example,
+            self.model.view, self._asked, self.predictions.view, **_WIDE,
         )  # fmt: skip
 
     # --- events ---------------------------------------------------------------------------------------------------
@@ -142,6 +150,10 @@ class Predict(Page):
         """Fit a model to the chosen data."""
         if self.fields.ready():
             self._start(lambda: FitJob(self.shared.queue, self.shared.limits, self.kept, self.shared.system.spec()))
+
+    def fit_example(self) -> None:
+        """Fit the example, whatever data are chosen."""
+        self._start(lambda: ExampleJob(self.shared.queue, self.shared.limits, self.kept))
 
     def predict_table(self) -> None:
         """Predict the dropped table."""
@@ -239,6 +251,7 @@ class Predict(Page):
             self._refuse(error)
         self.deleted.show(self.kept.deleted())
         self._nothing.visible, self._picker.visible = not names, bool(names)
+        self._example.visible = record is not None and name.startswith(PREFIX)
         self._asked.visible = self._delete.visible = record is not None
         self.draw_later(self.model, lambda: self.model.show(record))
         self.draw_later(self.predictions, lambda: self.predictions.show(name, record, predicted))
