@@ -10,12 +10,12 @@ import panel_material_ui as pmui
 from panel.viewable import Viewable
 
 from apviz.dashboard.components.bar import Bar, Chip
-from apviz.dashboard.components.server_owned import button, server_owned
+from apviz.dashboard.components.server_owned import button
 from apviz.dashboard.pages.base import Page, Shared
 from apviz.dashboard.settings.system_choice import dataset_words, hyperparameter_words
 
 #: Titles of the editors that belong to no page.
-_TITLES = {"data": "Data", "own": "Your own data", "kernel": "Kernel and noise", "advanced": "Advanced"}
+_TITLES = {"data": "Data", "own": "Your own data", "kernel": "Kernel and noise"}
 
 
 class Editors:
@@ -34,11 +34,12 @@ class Editors:
         self._parts: dict[str, pn.Column] = {}
         wide: dict[str, Any] = {"sizing_mode": "stretch_width"}
         self.bar = Bar(self.open, margin=0, **wide)
-        self._title = server_owned(pmui.Typography("", variant="h6", margin=(12, 12, 4, 12), **wide))
-        close = button("Close settings", "close", self.close, variant="text", margin=(10, 8))
+        # at the end of the title's line; the title itself belongs to its part, because it would change too late
+        place = {"position": "absolute", "right": "0", "z-index": "1"}
+        close = button("Close settings", "close", self.close, variant="text", margin=(10, 8), styles=place)
         self._place = pn.Column(**wide)
         shared.system.param.watch(lambda event: self._data_chosen(event.new), "dataset")
-        self.drawer: list[Viewable] = [pn.Row(self._title, close, **wide), self._place]
+        self.drawer: list[Viewable] = [pn.Column(close, self._place, styles={"position": "relative"}, **wide)]
 
     def update(self) -> None:
         """Show the current values on the chips."""
@@ -52,7 +53,6 @@ class Editors:
             self.close()
             return
         page = self._page()
-        self._title.object = _TITLES.get(editor) or page.settings_title
         names = _parts_of(editor, page)
         for name in names:
             self._make(name, page)
@@ -89,10 +89,12 @@ class Editors:
 
     def _build(self, name: str, page: Page) -> list[Viewable]:
         if name.endswith(" settings"):
-            return page.settings()
+            return [_title(page.settings_title), *page.settings()]
         if name.endswith(" advanced"):
-            return page.advanced()
-        return [getattr(self._shared.system_panel, name)]
+            return [_title("Advanced"), *page.advanced()]
+        part = getattr(self._shared.system_panel, name)
+        # the advanced settings of the system follow those of the page
+        return [part] if name == "advanced" else [_title(_TITLES[name]), part]
 
     def _chips(self) -> list[Chip]:
         page, system, chips = self._page(), self._shared.system, list[Chip]()
@@ -110,6 +112,11 @@ class Editors:
         if "data" in page.asks:
             chips.append(Chip("own", "Use my data"))
         return chips
+
+
+def _title(text: str) -> pmui.Typography:
+    """Return the title of an editor, which leaves space for the button next to it."""
+    return pmui.Typography(text, variant="h6", margin=(12, 150, 4, 12))
 
 
 def _parts_of(editor: str, page: Page) -> list[str]:

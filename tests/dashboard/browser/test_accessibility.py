@@ -162,6 +162,10 @@ def test_chips_are_moved_through_by_arrows_and_the_drawer_takes_and_returns_the_
     someone.tab.wait_for_function(f"!({FOCUSED})()[0].startsWith('Rows')")
     someone.tab.keyboard.press("Escape")
     someone.tab.wait_for_function(f"({FOCUSED})()[0].startsWith('Rows')")
+    for chip, title in (("Kernel", "Kernel and noise"), ("Rows", "Data")):
+        someone.edit(chip).tab.get_by_role("heading", name=title, exact=True).locator(SHOWN).wait_for()
+    someone.press("Close settings")
+    someone.field("Training rows").wait_for(state="hidden")
 
 
 @pytest.mark.slow
