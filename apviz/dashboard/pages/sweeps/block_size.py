@@ -43,7 +43,9 @@ class BlockSize(SweepPage):
         return self.sweep.block_panel(self.fields)
 
     def _aside(self) -> list[Viewable]:
-        return [self._cards["residuals"].view]
+        residuals = self._cards["residuals"].view
+        residuals.styles = {"flex": "1 0 auto"}  # as high as the sweep next to it allows
+        return [residuals]
 
     def _make_cards(self) -> dict[str, ChartCard]:
         limit, lecture = self.shared.limits.max_block_gb * 1e9, self.shared.lecture
