@@ -62,12 +62,13 @@ export function render({ model }) {
     }
   }
 
-  function enter() {
+  // Focus the first field of the drawer; wait for it, because an editor opened for the first time is still being built.
+  function enter(tries = 50) {
+    const isField = (each) => each.checkVisibility() && !each.textContent.includes("Close settings");
     const [drawer] = all(document, ".contextbar");
-    if (!drawer) return;
-    for (const each of all(drawer, WITHIN)) {
-      if (each.checkVisibility() && !each.textContent.includes("Close settings")) return each.focus();
-    }
+    const field = drawer && [...all(drawer, WITHIN)].find(isField);
+    if (field) field.focus();
+    else if (tries && model.editor) setTimeout(enter, 100, tries - 1);
   }
 
   const leave = (event) => {
