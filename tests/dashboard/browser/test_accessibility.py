@@ -139,6 +139,14 @@ def test_every_chart_has_a_description_a_button_to_its_table_and_the_height_of_i
 
 
 @pytest.mark.slow
+def test_the_sweep_of_block_size_is_as_high_as_the_residuals_and_the_diagnosis_next_to_it(visit, full):
+    someone = opened(visit(1440, 900, to=full), "block-size")
+    ((_, bottom),) = someone.chart("Cost of each block size").evaluate_all(CARDS)
+    button = someone.tab.get_by_role("button", name="Run again with").locator(SHOWN).bounding_box()
+    assert 0 <= bottom - button["y"] - button["height"] <= 24, "the card ends a margin below its button"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 1920])
 def test_on_a_projector_every_page_fits_and_shows_its_main_button(visit, large, width):
     someone = visit(width, 800 if width == 1280 else 1080, to=large)
