@@ -175,16 +175,17 @@ class Automatic(Solver):
         """Return the expected work of blocks, by a sweep where that may decide, and a plan of CG that costs less."""
         operator, agreed = rehearsals.operator, rehearsals.operator.layout.agreed
         slowest = SLOW_PER_DIGIT * digits(self.tol)  # the largest share of the usual work in addition to it
-        most = (1 + slowest) * usual
+        updates = usual - CALLS_OF_BLOCKS / costs.work
+        most = usual + slowest * updates
         if not agreed(direct <= most or rehearsals.may_be_cheaper(self.tol, columns, min(direct, most))):
             return usual, None
         is_far = agreed(rehearsals.correlation) > FAR
         if not (is_far or EASY * usual < direct <= usual):
             return usual, None
         left = agreed(left_by_a_sweep(blocks, operator, columns, rehearsals.b))
-        slow = min(SURE_OF_FACTOR * direct, usual * (1 + slowest * min(1.0, left)))
+        slow = min(SURE_OF_FACTOR * direct, usual + updates * slowest * min(1.0, left))
         plan = rehearsals.cheaper_than_slow(self.tol, columns, slow, costs.flop / costs.work) if is_far else None
-        return usual * min(1 + slowest, EASY + SLOW * left), agreed(plan)
+        return usual - updates + updates * min(1 + slowest, EASY + SLOW * left), agreed(plan)
 
 
 def left_by_a_sweep(blocks: AlternatingProjection, operator: Operator, columns: int, like: Tensor | None) -> float:
