@@ -4,9 +4,10 @@ All registered sets and systems made to mislead it, with 4,000 to 54,000 rows, t
 side, float32. Seconds are those of the processor on one thread, set-up and choosing included, the least of up to five
 solves in about two seconds, so that other processes on the machine matter little. Every other method is stopped at 1.5
 times the best so far; a factorisation cannot be stopped and is skipped above 16,000 rows. Results are written after
-each system. `--systems judging` measures systems on which nothing was tuned (`judging.py`).
+each system. `--systems judging` measures systems on which nothing was tuned (`judging.py`), `practice` others of the
+same kinds.
 
-    python -m benchmarks.chooser [--systems tuning | judging] [system ...]
+    python -m benchmarks.chooser [--systems tuning | judging | practice] [system ...]
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import apviz
 from apviz import comparison
 from apviz.solvers import attempt, overlapping
 from apviz.solvers.recommended import coarse_rank
-from benchmarks.judging import JUDGES
+from benchmarks.judging import JUDGES, PRACTICE
 from benchmarks.machine import RESULTS, keep
 
 TOLERANCES = (0.1, 0.01, 0.001)
@@ -101,8 +102,12 @@ PARTS = {
     "chooser_large": [name for name in SYSTEMS if "n = 5" in name],
 }
 PARTS["chooser"] = [name for name in SYSTEMS if not any(name in part for part in PARTS.values())]
-JUDGING = {"chooser_judging": [judge.name for judge in JUDGES]}
-MADE = SYSTEMS | {judge.name: judge.system for judge in JUDGES}
+SETS = {
+    "tuning": PARTS,
+    "judging": {"chooser_judging": [judge.name for judge in JUDGES]},
+    "practice": {"chooser_practice": [one.name for one in PRACTICE]},
+}
+MADE = SYSTEMS | {judge.name: judge.system for judge in JUDGES + PRACTICE}
 
 
 def methods(n: int, tol: float) -> dict[str, apviz.Solver]:
@@ -234,12 +239,12 @@ def rows_kept(part: str) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--systems", choices=("tuning", "judging"), default="tuning")
+    parser.add_argument("--systems", choices=SETS, default="tuning")
     parser.add_argument("names", nargs="*", metavar="system")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    for part, systems in (JUDGING if asked.systems == "judging" else PARTS).items():
+    for part, systems in SETS[asked.systems].items():
         rows = [row for row in rows_kept(part) if row["system"] not in asked.names] if asked.names else []
         for name in [name for name in asked.names or systems if name in systems]:
             rows += measure_all(name)

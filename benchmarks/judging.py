@@ -4,10 +4,11 @@ Thirty systems whose settings and data are drawn with a fixed seed: six kinds of
 rows, 1 to 20 inputs, noise from 0.001 to 1 of the outputscale, short and long lengthscales, 1 or 16 right-hand sides.
 
 Do not look at these systems, or at their results, while you adjust `Automatic` or its cost model: they would no longer
-judge it. Anyone who has must change `SEED` and measure again.
+judge it. Anyone who has must change `SEED` and measure again. Systems of the same kinds to adjust to have another seed.
 
     python -m benchmarks.judging                      # lists them
     python -m benchmarks.chooser --systems judging    # measures
+    python -m benchmarks.chooser --systems practice   # measures those to adjust to
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from torch import Generator, Tensor
 
 import apviz
 
-SEED, COUNT = 41, 30
+SEED, PRACTICE_SEED, COUNT = 41, 42, 30
 ROWS, COLUMNS = (2_000, 8_000), (1, 2, 3, 4, 6, 9, 13, 20)
 NOISE, LENGTHSCALES = (1e-3, 1.0), (0.1, 3.0)  # of the outputscale, of √d
 ARD = 4.0  # a lengthscale is up to this many times longer or shorter than the typical one
@@ -79,6 +80,7 @@ class Judge:
     """A system to be judged on: its settings, from which `system` draws its data."""
 
     number: int
+    seed: int
     inputs: Callable[[int, int, Generator], Tensor]
     n: int
     d: int
@@ -93,14 +95,15 @@ class Judge:
         lengthscale = f"lengthscale{'s around' if self.ard else ''} {self.typical:.2g}"
         sides = f"{self.sides} right-hand side{'s' if self.sides > 1 else ''}"
         inputs = self.inputs.__name__.replace("_", "-")
+        kind = "judge" if self.seed == SEED else "practice"
         return (
-            f"judge {self.number}: {inputs}, n = {self.n:,}, d = {self.d}, {self.kernel.title}, {lengthscale}, "
+            f"{kind} {self.number}: {inputs}, n = {self.n:,}, d = {self.d}, {self.kernel.title}, {lengthscale}, "
             f"noise {self.noise:.2g}, {sides}"
         )
 
     def system(self) -> apviz.KernelSystem:
         """Draw a function from the kernel, by random features, at the drawn inputs, and probe vectors of ±1."""
-        generator = torch.Generator().manual_seed(1_000 * SEED + self.number)
+        generator = torch.Generator().manual_seed(1_000 * self.seed + self.number)
         x = self.inputs(self.n, self.d, generator)
         features = self.kernel.random_features(x, FEATURES, self.number)(x)
         y = features @ normal(features.shape[1], 1, generator) + math.sqrt(self.noise) * normal(self.n, 1, generator)
@@ -109,9 +112,9 @@ class Judge:
         return apviz.KernelSystem(x, b, self.kernel, noise=self.noise, operator="tiled", dtype=torch.float32)
 
 
-def draw(number: int) -> Judge:
+def draw(number: int, seed: int = SEED) -> Judge:
     """Draw the settings of a system; kinds of inputs take turns, so that each has five systems."""
-    rng = random.Random(1_000 * SEED + number)
+    rng = random.Random(1_000 * seed + number)
 
     def log_uniform(low: float, high: float) -> float:
         return math.exp(rng.uniform(math.log(low), math.log(high)))
@@ -121,12 +124,14 @@ def draw(number: int) -> Judge:
     ard = ard and d > 1
     lengthscale = tuple(typical * log_uniform(1 / ARD, ARD) for _ in range(d)) if ard else typical
     return Judge(
-        number=number, inputs=INPUTS[number % len(INPUTS)], n=round(log_uniform(*ROWS)), d=d, typical=typical, ard=ard,
+        number=number, seed=seed, inputs=INPUTS[number % len(INPUTS)], n=round(log_uniform(*ROWS)), d=d,
+        typical=typical, ard=ard,
         kernel=rng.choice(KERNELS)(lengthscale=lengthscale), noise=log_uniform(*NOISE), sides=rng.choice(SIDES),
     )  # fmt: skip
 
 
 JUDGES = [draw(number) for number in range(1, COUNT + 1)]
+PRACTICE = [draw(number, PRACTICE_SEED) for number in range(1, COUNT + 1)]
 
 if __name__ == "__main__":
     print(*(judge.name for judge in JUDGES), sep="\n")

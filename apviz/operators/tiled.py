@@ -108,10 +108,11 @@ class TiledOperator(ByTiles):
         return out
 
     def matmul_price(self, columns: int) -> float:
-        """Estimate from measurements: each pair is evaluated once, and used twice (`benchmarks/notes.md`)."""
+        """Estimate from measurements: each pair is evaluated once, used twice; the use costs less with many inputs."""
         if not self._compiled or columns > SYMMETRIC_MAX_COLUMNS:
             return 1.0
-        return 0.48 + 0.22 * (columns - 1) / (SYMMETRIC_MAX_COLUMNS - 1)
+        products = (columns - 1) / (SYMMETRIC_MAX_COLUMNS - 1) / (1 + self.inputs.shape[1] / 20)
+        return 0.57 + 0.25 * products
 
     def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
         if self._compiled:

@@ -17,15 +17,7 @@ from apviz.partitions import partitioner_named, with_overlap
 from apviz.preconditioners import RandomlyPivotedCholesky
 from apviz.settings import chosen, require_seed, require_tolerance, require_whole
 from apviz.solvers.cholesky import Cholesky
-from apviz.solvers.choosing.costs import (
-    CALLS_OF_BLOCKS,
-    CALLS_OF_CG,
-    CostModel,
-    memory_of_a_factor,
-    of_factor,
-    of_sweeps,
-    usual_work,
-)
+from apviz.solvers.choosing.costs import CostModel, memory_of_a_factor, of_factor, of_sweeps, usual_work
 from apviz.solvers.choosing.rehearsal import Plan, Rehearsal, Rehearsals, affordable_iterations
 from apviz.solvers.coloured.projection import ColouredProjection
 from apviz.solvers.conjugate_gradient import ConjugateGradient
@@ -50,8 +42,6 @@ FAR, SLOW_PER_DIGIT = 0.2, 0.75
 # CG must cost less than this share of factoring K, whose seconds are known better.
 SURE_OF_FACTOR = 0.9
 SWEPT_ROWS, EASY, SLOW, MANY_INPUTS = 400, 0.5, 5.0, 100
-# Below these expected seconds of a solve rehearsals on more rows, and a sweep, would take longer than they save.
-SHORT, SHORTEST = 0.3, 0.1
 # Share of the free memory for coloured projections.
 MEMORY_SHARE = 0.9
 # Share of the expected seconds of blocks that those of coloured projections may take: easy systems take half of it.
@@ -127,8 +117,7 @@ class Automatic(Solver):
             return Cholesky(tol=self.tol), f"n = {n:,} is at most {few:,}"
         settings: dict[str, Any] = {"tol": self.tol, "max_epochs": self.max_epochs}
         costs = cost_model(operator, columns)
-        usual = usual_work(n, self.tol) + CALLS_OF_BLOCKS / costs.work
-        slowest = 1.0 + SLOW_PER_DIGIT * digits(self.tol)
+        usual, slowest = usual_work(n, self.tol), 1.0 + SLOW_PER_DIGIT * digits(self.tol)
         direct = cholesky_work(operator, costs, slowest * usual)
         sweeps, unfit = of_sweeps(operator, columns, self.tol), ""
         if sweeps is not None and (seconds := sweeps.seconds()) <= WORTH * min(usual, direct) * costs.work:
@@ -140,16 +129,11 @@ class Automatic(Solver):
             unfit = f"; coloured projections would take {why}, but need about {needed}"
         rank = coarse_rank(n)
         rows = max(min(REHEARSAL_ROWS, n // REHEARSAL_SHARE), REHEARSAL_RANKS * rank)
-        ending = costs.entry_of_pass / costs.entry + CALLS_OF_CG / costs.work
-        expected = operator.layout.agreed(min(usual, direct) * costs.work)
-        rehearsals = Rehearsals(
-            operator=operator, b=like, rank=rank, rows=rows, seed=self.seed, ending=ending,
-            is_short=expected < SHORT,
-        )  # fmt: skip
+        rehearsals = Rehearsals(operator=operator, b=like, rank=rank, rows=rows, seed=self.seed)
         least = min(usual, SURE_OF_FACTOR * direct)
         plan = rehearsals.cheapest([rank, rank // 2, rank // 4, 0], self.tol, columns, least)
         blocks = overlapping(seed=self.seed, **settings)
-        if plan is None and expected > SHORTEST and FEW_INPUTS < operator.inputs.shape[1] <= MANY_INPUTS:
+        if plan is None and FEW_INPUTS < operator.inputs.shape[1] <= MANY_INPUTS:
             usual, plan = self._if_slow(blocks, rehearsals, columns, usual, direct, costs)
         if plan is not None:
             low_rank = RandomlyPivotedCholesky(rank=plan.rank, seed=self.seed) if plan.rank else None
@@ -159,7 +143,7 @@ class Automatic(Solver):
         if direct <= usual:
             why = f"factoring K takes about {_rounded(direct * costs.work)} s, {_of_blocks(usual, costs)}"
             return Cholesky(tol=self.tol), why + unfit
-        within = affordable_iterations(operator, columns, rank, usual, ending)
+        within = affordable_iterations(operator, columns, rank, usual)
         why = f"CG with rank {rank} is cheaper only within {within:.0f} iterations, and would take more (an estimate)"
         return blocks, why + unfit
 
@@ -175,17 +159,16 @@ class Automatic(Solver):
         """Return the expected work of blocks, by a sweep where that may decide, and a plan of CG that costs less."""
         operator, agreed = rehearsals.operator, rehearsals.operator.layout.agreed
         slowest = SLOW_PER_DIGIT * digits(self.tol)  # the largest share of the usual work in addition to it
-        updates = usual - CALLS_OF_BLOCKS / costs.work
-        most = usual + slowest * updates
+        most = (1 + slowest) * usual
         if not agreed(direct <= most or rehearsals.may_be_cheaper(self.tol, columns, min(direct, most))):
             return usual, None
         is_far = agreed(rehearsals.correlation) > FAR
         if not (is_far or EASY * usual < direct <= usual):
             return usual, None
         left = agreed(left_by_a_sweep(blocks, operator, columns, rehearsals.b))
-        slow = min(SURE_OF_FACTOR * direct, usual + updates * slowest * min(1.0, left))
+        slow = min(SURE_OF_FACTOR * direct, usual * (1 + slowest * min(1.0, left)))
         plan = rehearsals.cheaper_than_slow(self.tol, columns, slow, costs.flop / costs.work) if is_far else None
-        return usual - updates + updates * min(1 + slowest, EASY + SLOW * left), agreed(plan)
+        return usual * min(1 + slowest, EASY + SLOW * left), agreed(plan)
 
 
 def left_by_a_sweep(blocks: AlternatingProjection, operator: Operator, columns: int, like: Tensor | None) -> float:

@@ -48,8 +48,6 @@ FACTOR_ARRAYS: Final = 3
 VECTORS: Final = 5 * 8
 #: seconds of an update in addition to its arithmetic, for calls from Python
 CALLS = 3e-4
-#: the same of a solve by blocks, with their partition, and of one by CG: with few rows a large part
-CALLS_OF_BLOCKS, CALLS_OF_CG = 0.05, 0.02
 #: Coloured projections: seconds of a set-up, a constant for the series and each row's share of partition and solves
 SETUP, SETUP_OF_ROW = 2.5, 50e-6
 #: a sweep, and a pass in float64, in products of float32
@@ -89,8 +87,8 @@ class Cost:
 
 # --- what is measured -----------------------------------------------------------------------------------------------
 
-#: columns of the longest timing: as many as a block has, fewer if they have more than MOST_ENTRIES, at least a few
-BLOCK_COLUMNS, MOST_ENTRIES, LEAST_COLUMNS = 500, 4e6, 16
+#: limits of the longest timing: its share of n² entries, its largest number of entries, its smallest number of rows
+SHARE, MOST_ENTRIES, TIMED_ROWS = 0.02, 4e6, 16
 #: seconds after which a timing is not repeated, and its most repeats: threads wake, and other processes disturb it
 TIMED_SECONDS, MOST_REPEATS = 0.02, 5
 #: seconds of a timing in which a coarse clock does not move
@@ -206,7 +204,7 @@ class CostModel:
 
     def _of_columns(self, operator: Operator, dtype: torch.dtype) -> float:
         n = operator.n
-        rows = min(n, max(LEAST_COLUMNS, min(BLOCK_COLUMNS, round(MOST_ENTRIES / n))))
+        rows = min(n, max(TIMED_ROWS, round(min(SHARE * n, MOST_ENTRIES / n))))
         u = self._like(rows).to(dtype)
         return self._least(lambda: operator.columns_matmul(slice(0, rows), u)) / (n * rows)
 

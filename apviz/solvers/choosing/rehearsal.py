@@ -23,15 +23,15 @@ TINY = float(np.finfo(np.float64).tiny)
 MOST_SIDES = 4
 # Iterations below `FEW` say little about their growth, and no preconditioner saves much of them. `SURE` times fewer
 # than others are few on any number of rows; `SURE_ALONE` times, without a preconditioner, where few rows of a local k
-# look nearly uncorrelated; `SURE_IF_SHORT` times where rehearsals on more rows would take longer than they save.
-FEW, SURE, SURE_ALONE, SURE_IF_SHORT = 3.0, 3.0, 6.0, 1.5
-# Work of the pass that ends a solve, unless it is measured.
+# look nearly uncorrelated.
+FEW, SURE, SURE_ALONE = 3.0, 3.0, 6.0
+# Work of the pass that ends a solve.
 PASS = 1.0
 # Where blocks are slow, CG takes UNDERESTIMATED times the iterations of a rehearsal. With MANY_VECTORS it is rehearsed
 # on ROWS_PER_VECTOR rows for each. This pays off from LARGE rows and MUCH_WORK of blocks on, if fewer vectors on half
 # of the rows take at most NEARLY times the affordable iterations. Their set-up takes VECTOR_FLOPS times the seconds of
 # r²n flops of a factorisation (`benchmarks/notes.md`).
-UNDERESTIMATED, MANY_VECTORS, ROWS_PER_VECTOR, LARGE, MUCH_WORK = 1.4, 500, 3, 8_000, 18.0
+UNDERESTIMATED, MANY_VECTORS, ROWS_PER_VECTOR, LARGE, MUCH_WORK = 1.2, 500, 3, 8_000, 18.0
 NEARLY, VECTOR_FLOPS = 1.3, 14.0
 
 
@@ -167,8 +167,6 @@ class Rehearsals:
         b, seed: as in `Rehearsal`.
         rank: the largest rank of preconditioners.
         rows: rows of the rehearsal.
-        ending: work of the pass that ends a solve, and of what else CG takes for any number of iterations.
-        is_short: whether the solve is so short that half of the rows must be enough.
     """
 
     operator: Operator
@@ -176,8 +174,6 @@ class Rehearsals:
     rank: int
     rows: int
     seed: int
-    ending: float = PASS
-    is_short: bool = False
 
     def cheapest(self, ranks: Sequence[int], tol: float, columns: int, work: float) -> Plan | None:
         """Find the rank with the least expected cost of CG, or None if it would cost more than `work`.
@@ -194,11 +190,8 @@ class Rehearsals:
         if plan is None:
             return None
         most = self._affordable(columns, plan.rank, work)
-        sure = (SURE_IF_SHORT if self.is_short else SURE) if plan.rank else SURE_ALONE
-        if plan.iterations <= most / sure:
+        if plan.iterations <= most / (SURE if plan.rank else SURE_ALONE):
             return plan
-        if self.is_short and plan.rank:
-            return None
         needed = self._whole.iterations(plan.rank, tol, most)
         if needed is not None and operator.n > self.rows and needed > most / SURE:
             needed *= growth(needed, plan.iterations, operator.n / self.rows)
@@ -238,7 +231,7 @@ class Rehearsals:
             return None
         for rank in (self.rank, MANY_VECTORS) if self._has_many_vectors(work) else (self.rank,):
             _, each = work_of_iterations(operator, columns, rank)
-            others = self.ending + VECTOR_FLOPS * rank**2 * operator.n * flop
+            others = PASS + VECTOR_FLOPS * rank**2 * operator.n * flop
             most = max(0.0, (work if best is None else best.work) - others) / (UNDERESTIMATED * each)
             needed = self._of_rank(rank).iterations(rank, tol, most)
             if needed is not None:
@@ -246,10 +239,10 @@ class Rehearsals:
         return best
 
     def _affordable(self, columns: int, rank: int, work: float) -> float:
-        return affordable_iterations(self.operator, columns, rank, work, self.ending)
+        return affordable_iterations(self.operator, columns, rank, work)
 
     def _plan(self, columns: int, rank: int, iterations: float) -> Plan:
-        return Plan(rank, iterations, work_of(self.operator, columns, rank, iterations, self.ending))
+        return Plan(rank, iterations, work_of(self.operator, columns, rank, iterations))
 
     def _has_many_vectors(self, work: float) -> bool:
         return self.operator.n >= LARGE and work >= MUCH_WORK and 2 * self.rank <= MANY_VECTORS
@@ -282,13 +275,13 @@ def growth(needed: float, of_half: float | None, times: float) -> float:
     return float(max(1.0, doubling) ** math.log2(max(times, 1.0)))
 
 
-def affordable_iterations(operator: Operator, columns: int, rank: int, work: float, ending: float = PASS) -> float:
+def affordable_iterations(operator: Operator, columns: int, rank: int, work: float) -> float:
     """Return the iterations of CG with a low-rank preconditioner that cost no more than `work`, with a last pass."""
     setup, each = work_of_iterations(operator, columns, rank)
-    return max(0.0, (work - setup - ending) / each)
+    return max(0.0, (work - setup - PASS) / each)
 
 
-def work_of(operator: Operator, columns: int, rank: int, iterations: float, ending: float = PASS) -> float:
+def work_of(operator: Operator, columns: int, rank: int, iterations: float) -> float:
     """Return the work of `iterations` of CG with a low-rank preconditioner, including set-up and last pass."""
     setup, each = work_of_iterations(operator, columns, rank)
-    return setup + ending + each * iterations
+    return setup + PASS + each * iterations
