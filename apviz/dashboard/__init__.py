@@ -4,8 +4,8 @@ A module imports only modules further down this list; import-linter checks this:
 
 - `entrance`: access rules, and the server that answers during imports. `server`, `session`: the server, and one
   visitor's address and pages. `editors`: the bar of chips, and the drawer with the settings. `preview`: what is shown
-  until the scripts have loaded. `first_page`: the server's practice, and the head of a page. `tokens.css`:
-  type, spacing and colours.
+  until the scripts have loaded. `first_page`: one page built in advance, and the head of each page. `tokens.css`: type,
+  spacing and colours.
 - `pages/`: the pages. They share `pages.base`; no page imports another.
 - `jobs/`: work in threads, a limited number at once, and the bar that shows its progress.
 - `settings/`: the visitor's settings, as models with their widgets and as plain values for a job.

@@ -1,4 +1,4 @@
-"""What makes the first page fast: the server practises, and sends the head of a page before it has built the page."""
+"""Answer fast: build one page before the server listens, and send the head of a page before its body is built."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STEP = 0.005
 
 
 def rehearse(view: Callable[[], Any]) -> None:
-    """Build a page that nobody sees: the first page of a process takes three times as long as the next."""
+    """Build one page and discard it, because the first page of a process takes twice as long as later ones."""
     document = Document()
     try:
         with set_curdoc(document):

@@ -102,8 +102,10 @@ def test_a_rehearsal_builds_a_page_and_leaves_nothing_of_it(sessions):
     assert not session.shared.folder.exists() and set(pn.state._views) == before
 
 
-def test_a_rehearsal_that_fails_does_not_stop_the_server():
+def test_a_rehearsal_that_fails_does_not_stop_the_server_and_is_logged(caplog):
     def view():
         raise ValueError("no such page")
 
-    rehearse(view)
+    with caplog.at_level("DEBUG", logger="apviz"):
+        rehearse(view)
+    assert "rehearsal of the first page failed" in caplog.text and "no such page" in caplog.text
