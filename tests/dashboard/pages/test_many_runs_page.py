@@ -64,7 +64,8 @@ def test_grouped_curves_are_medians_over_seeds_with_a_table_of_the_groups(page, 
     called = "Alternating projection (greedy, b = 20)"
     assert entries(page, "residuals") == {"CG — 3 runs, 3 converged", f"{called} — 3 runs, 3 converged"}
     said, _, shown = page.comparison.groups
-    assert said.object.startswith("Over 3 seeds, CG solved it")
+    # which of the two is faster is this machine's to say
+    assert said.object.startswith(("Over 3 seeds, CG solved it", f"Over 3 seeds, {called} solved it"))
     table = shown.object
     assert table["runs"].tolist() == table["converged"].tolist() == [3, 3]
     assert set(table["group"]) == {"CG", called}
