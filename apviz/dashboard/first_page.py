@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Final
 
 from bokeh.document import Document
-from bokeh.server import urls
 from bokeh.server.session import ServerSession
+from bokeh.server.tornado import BokehTornado
 from panel.io.server import AuthenticatedStaticFileHandler, DocHandler
 from panel.io.state import set_curdoc
-from panel.models.esm import ReactiveESM
 
 #: Script that the charts wait for.
 SCRIPT: Final = '<script id="plotly-script" async fetchpriority="high" src="plotly/plotly.min.js"></script>'
 #: Beginning of every page. A browser that gets the rest as well ignores what it has already got.
 HEAD: Final = f'<!DOCTYPE html>\n<html lang="en" data-theme-managed="true">\n<head>\n<meta charset="utf-8">\n{SCRIPT}\n'
+#: Script of Panel that `page.js` replaces.
+SHIMS: Final = re.compile(r"<script[^>]*es-module-shims[^>]*></script>")
 #: Most seconds until a browser requests the script of the head, and until it has received the script.
 ASKS_SECONDS, GETS_SECONDS = 0.1, 0.3
 #: Seconds between two checks.
@@ -61,7 +63,7 @@ class PageHandler(DocHandler):
 
     def write(self, chunk: Any) -> None:
         if self._has_head and isinstance(chunk, str):
-            chunk = chunk.partition(SCRIPT)[2] or chunk
+            chunk = SHIMS.sub("", chunk.partition(SCRIPT)[2]) or chunk
         super().write(chunk)
 
 
@@ -86,9 +88,8 @@ async def _sent() -> None:
         await asyncio.sleep(_STEP)
 
 
-def use_handlers() -> None:
-    """Let servers that are built later answer by `PageHandler`, without the script that `page.js` replaces."""
-    ReactiveESM.__javascript__ = []
-    urls.per_app_patterns[:] = [
-        (path, PageHandler if handler is DocHandler else handler) for path, handler in urls.per_app_patterns
-    ]
+def use_handler(application: BokehTornado) -> None:
+    """Let the pages of a server be answered by `PageHandler`; other servers of the process keep theirs."""
+    for rule in application.wildcard_router.rules:
+        if rule.target is DocHandler:
+            rule.target = PageHandler

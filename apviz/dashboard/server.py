@@ -20,7 +20,7 @@ from tornado.websocket import WebSocketClosedError
 from apviz import datasets
 from apviz.dashboard.components.chart_card import plotly_folder
 from apviz.dashboard.entrance import Entrance, check_access
-from apviz.dashboard.first_page import ScriptHandler, rehearse, use_handlers
+from apviz.dashboard.first_page import ScriptHandler, rehearse, use_handler
 from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.jobs.visitors import Visitors
 from apviz.dashboard.limits import Limits
@@ -124,7 +124,6 @@ def build_server(
     silent = SILENT_TIMES * limits.tab_seconds
     http = {"idle_connection_timeout": silent, "max_body_size": REQUEST_BYTES}
     bound_messages()
-    use_handlers()
     script = (r"/plotly/(plotly\.min\.js)", ScriptHandler, {"path": str(plotly_folder())})
     server = pn.serve(
         {"/": view}, port=port, address=address, start=False, title="apviz", autoreload=False, admin=False,
@@ -138,6 +137,7 @@ def build_server(
     # `origins` replaces Bokeh's list of origins, which supports one port only and ignores the Host header.
     server._tornado._websocket_origins = {"*"}
     origins.guard(server._tornado)
+    use_handler(server._tornado)
     if basic_auth:
         server._tornado.add_handlers(".*", [("/login", Login, {"given": basic_auth, "tries": Tries()})])
     return server
