@@ -17,13 +17,20 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def opens(url: str) -> bool:
-    """Test whether a server answers."""
+def status_of(url: str) -> int:
+    """Return the HTTP status with which a server answers, or 0 if nobody listens."""
     try:
-        urllib.request.urlopen(url).close()
+        with urllib.request.urlopen(url) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
     except urllib.error.URLError:
-        return False
-    return True
+        return 0
+
+
+def opens(url: str) -> bool:
+    """Test whether a server answers with what was asked for."""
+    return status_of(url) == 200
 
 
 def wait_until(

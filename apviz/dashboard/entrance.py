@@ -8,8 +8,10 @@ import socketserver
 import threading
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+#: Most clients that wait until they are accepted.
+_WAITING: Final = 128
 #: Page that asks again until the dashboard answers.
 _PAGE = b"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>apviz</title>
@@ -50,12 +52,18 @@ class Entrance:
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
 
+    def hand_over(self) -> socket.socket:
+        """Stop answering, and return the open socket: clients that connect wait until another server accepts them."""
+        held = self._server.socket.dup()
+        self.close()
+        held.setblocking(False)
+        return held
+
     def close(self) -> None:
-        """Release the port for the dashboard, after answering every client that has connected."""
+        """Stop, after answering every client that was accepted."""
         if self._is_open:
             self._is_open = False
             self._server.shutdown()
-            self._server.answer_waiting()
             self._server.server_close()
 
     def __enter__(self) -> Entrance:
@@ -88,22 +96,11 @@ class _Answer(BaseHTTPRequestHandler):
 
 class _Server(socketserver.ThreadingTCPServer):
     # Non-daemon threads: closing the server waits for their answers.
-    allow_reuse_address, daemon_threads = True, False
+    allow_reuse_address, daemon_threads, request_queue_size = True, False, _WAITING
 
     def __init__(self, address: str, port: int) -> None:
         self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
         super().__init__((address, port), _Answer, bind_and_activate=False)
-
-    def answer_waiting(self) -> None:
-        """Answer the clients that connected while the interpreter was busy with imports."""
-        self.socket.setblocking(False)
-        while True:
-            try:
-                request, client = self.get_request()
-            except BlockingIOError:
-                return
-            request.setblocking(True)
-            self.process_request(request, client)
 
 
 def check_access(address: str, basic_auth: str | None, no_auth: bool) -> None:

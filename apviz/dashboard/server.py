@@ -6,15 +6,19 @@ import atexit
 import gc
 import logging
 import secrets
+import socket
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import panel as pn
 import panel_material_ui as pmui
 from bokeh.core.serialization import DeserializationError
+from bokeh.server import server as bokeh_server
 from panel.io.server import Server
+from tornado import netutil
 from tornado.websocket import WebSocketClosedError
 
 from apviz import datasets
@@ -98,11 +102,12 @@ def serve(
         return Session(limits, queue, folder, dataset=dataset, lecture=lecture, visitors=visitors).view()
 
     rehearse(view)
-    if entrance is not None:
-        entrance.close()
     models = Models(folder.path).folder
     models.mkdir(exist_ok=True)
-    server = build_server(view, port, address, origins, limits, basic_auth, files={"models": models}, show=open_browser)
+    with nullcontext() if entrance is None else _listening_at(entrance):
+        server = build_server(
+            view, port, address, origins, limits, basic_auth, files={"models": models}, show=open_browser
+        )
     # Return the memory of a session some time after its end. Do not collect here: that would block other visitors.
     pn.state.on_session_destroyed(lambda context: server.io_loop.call_later(limits.tab_seconds, give_back))
     server.start()
@@ -141,6 +146,25 @@ def build_server(
     if basic_auth:
         server._tornado.add_handlers(".*", [("/login", Login, {"given": basic_auth, "tries": Tries()})])
     return server
+
+
+@contextmanager
+def _listening_at(entrance: Entrance) -> Iterator[None]:
+    """Let a server of Bokeh listen at the entrance's socket. Binding another one would refuse visitors in between."""
+    usual = bokeh_server.bind_sockets
+
+    def bind(address: str | None, port: int) -> tuple[list[socket.socket], int]:
+        sockets = [entrance.hand_over()]
+        if address in (None, "", "localhost"):  # names of more than one interface
+            with suppress(OSError):
+                sockets += netutil.bind_sockets(port, address or None, socket.AF_INET6)
+        return sockets, port
+
+    bokeh_server.bind_sockets = bind
+    try:
+        yield
+    finally:
+        bokeh_server.bind_sockets = usual
 
 
 def _is_of_open_tab(record: logging.LogRecord) -> bool:

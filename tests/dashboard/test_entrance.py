@@ -14,7 +14,7 @@ from apviz.dashboard.entrance import Entrance
 from tests.ports import free_port
 
 
-def test_it_answers_during_the_start_and_frees_the_port_for_the_dashboard():
+def test_it_answers_until_it_closes_and_frees_the_port():
     port = free_port()
     with Entrance("127.0.0.1", port) as entrance:
         with pytest.raises(urllib.error.HTTPError) as answer:
@@ -47,12 +47,15 @@ def test_no_slow_module_is_imported_before_it_listens():
     assert done.stdout.strip() == ""
 
 
-def test_pending_requests_are_answered_when_it_closes():
+def test_a_client_that_connects_after_it_has_handed_over_is_answered_by_the_next_server():
     port = free_port()
     with Entrance("127.0.0.1", port) as entrance:
-        # as when imports block its thread: no request is accepted
-        entrance._server.shutdown()
-        with socket.create_connection(("127.0.0.1", port)) as waiting:
-            waiting.sendall(b"HEAD / HTTP/1.0\r\n\r\n")
-            entrance.close()
-            assert waiting.recv(100).startswith(b"HTTP/1.0 503")
+        held = entrance.hand_over()
+    with held, socket.create_connection(("127.0.0.1", port), timeout=10) as waiting:
+        waiting.sendall(b"hello")
+        held.setblocking(True)
+        accepted, _ = held.accept()
+        with accepted:
+            assert accepted.recv(5) == b"hello"
+            accepted.sendall(b"welcome")
+        assert waiting.recv(100) == b"welcome"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from tests.ports import free_port, opens, wait_until
+from tests.ports import free_port, status_of, wait_until
 
 #: timeout of any step, in seconds; a busy machine is slow
 PATIENCE = 180
@@ -46,8 +46,15 @@ class Server:
         self.process = subprocess.Popen([*command, "--port", str(self.port), *self.options], stdout=log, stderr=log)
         if not wait:
             return
-        script = f"{self.url}plotly/plotly.min.js"
-        wait_until(lambda: opens(script), self.process, lambda: "the dashboard did not start", PATIENCE)
+        statuses: list[int] = []
+
+        def is_ready() -> bool:
+            """Ask for a file; nobody is refused once the port is open, first by what answers during the start."""
+            statuses.append(status_of(f"{self.url}plotly/plotly.min.js"))
+            assert statuses[-1] or not any(statuses), f"a visitor was refused during the start: {statuses}"
+            return statuses[-1] == 200
+
+        wait_until(is_ready, self.process, lambda: "the dashboard did not start", PATIENCE)
 
     def kill(self) -> None:
         """Kill the server like a crash, without clean-up."""
