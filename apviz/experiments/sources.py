@@ -17,7 +17,7 @@ from apviz.datasets.fetching import locate
 from apviz.experiments import published
 from apviz.experiments.base import Options
 from apviz.experiments.published import CG
-from apviz.gp.prediction.posterior import PAPER_LANCZOS_RANK
+from apviz.gp.prediction.lanczos import PAPER_LANCZOS_RANK
 from apviz.hyperparameters import Hyperparameters
 from apviz.preconditioners import PivotedCholesky
 from apviz.solvers import AlternatingProjection, ConjugateGradient, Solver, overlapping

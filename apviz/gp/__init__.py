@@ -10,9 +10,9 @@ from apviz.gp.kriging.variogram import Variogram
 from apviz.gp.metrics import negative_log_likelihood, rmse
 from apviz.gp.prediction.lanczos import LanczosInverse
 from apviz.gp.prediction.pathwise import PosteriorSamples
-from apviz.gp.prediction.posterior import Posterior, Prediction
+from apviz.gp.prediction.posterior import Posterior
 from apviz.gp.prediction.prediction_accuracy import PredictionAccuracy
-from apviz.gp.prediction.variances import VarianceSolve
+from apviz.gp.prediction.variances import Prediction, VarianceSolve
 from apviz.gp.scaling import Scaling
 from apviz.gp.training.gradient import Gradient, marginal_likelihood_gradient
 from apviz.gp.training.log_determinant import lanczos_log_determinant

@@ -234,7 +234,7 @@ def test_after_a_solve_by_fourier_products_the_residual_is_by_these_too_and_with
         patch.setattr(
             apviz.operators.TiledOperator, "matmul", lambda self, v: (entries.append(self.n), exact(self, v))[1]
         )
-        found = posterior._mean_residual()
+        found = posterior._mean_solve.residual()
     assert not entries
     r = cdist(x, x) / 0.2 * 5**0.5
     k = (1 + r + r * r / 3) * np.exp(-r) + 0.1 * np.eye(len(x))

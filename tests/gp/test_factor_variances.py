@@ -93,7 +93,7 @@ def test_a_jitter_on_the_diagonal_counts_as_an_error_of_the_factor():
 
 def test_a_factor_in_float32_is_not_used():
     model = posterior(1e-2)
-    factored = model._by_batches.prepared[0]
+    factored = model._methods.by_solves.prepared[0]
     coarse = type(factored)(
         solver=factored.solver, given=factored.given, operator=factored.operator, factor=factored.factor.float()
     )

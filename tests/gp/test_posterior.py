@@ -320,15 +320,15 @@ def test_a_test_set_on_disk_is_read_in_chunks(tmp_path):
 def test_the_width_of_a_batch_follows_the_free_memory(monkeypatch):
     p = problem()
     found = posterior(p)
-    assert found._by_batches.width() == variances.MAX_BATCH
+    assert found._methods.by_solves.width() == variances.MAX_BATCH
     # 8 bytes · n = 120 · 20 arrays is 19.2 kB a column, plus a chosen history
     monkeypatch.setattr(variances, "free_memory", lambda device: 2 * (35_000 + 100 * 19_200))
-    narrow = found._by_batches.width()
+    narrow = found._methods.by_solves.width()
     assert 90 <= narrow <= 110
     with_history = apviz.AlternatingProjection(block_size=40, step=Subspace(length=20))
-    assert posterior(p, variance_solver=with_history)._by_batches.width() == narrow // 2
+    assert posterior(p, variance_solver=with_history)._methods.by_solves.width() == narrow // 2
     monkeypatch.setattr(variances, "free_memory", lambda device: 0)
-    assert found._by_batches.width() == 1
+    assert found._methods.by_solves.width() == 1
     # a million rows in 16 GB: at least the eight columns of a sample, in 25 arrays of float32
     monkeypatch.setattr(variances, "free_memory", lambda device: 16e9)
     million = SimpleNamespace(n=10**6, d=3, x=torch.zeros(1), device="cpu")

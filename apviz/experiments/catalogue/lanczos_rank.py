@@ -17,7 +17,8 @@ from apviz.experiments.base import Cell, Chart, Experiment, Options, Row, Table,
 from apviz.experiments.measuring import machines, traces_of
 from apviz.experiments.sources import OURS
 from apviz.gp.metrics import negative_log_likelihood
-from apviz.gp.prediction.posterior import PAPER_LANCZOS_RANK, Posterior
+from apviz.gp.prediction.lanczos import PAPER_LANCZOS_RANK
+from apviz.gp.prediction.posterior import Posterior
 from apviz.tracing import Recorder, Trace
 from apviz.tracing.schema import LANCZOS
 

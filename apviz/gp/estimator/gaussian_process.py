@@ -38,7 +38,9 @@ from apviz.gp.estimator.prior import Prior
 from apviz.gp.estimator.sampling import sampled
 from apviz.gp.estimator.tables import array_of, inputs_of, rounding_notes, weights_of
 from apviz.gp.kriging.drift import FittedDrift
-from apviz.gp.prediction.posterior import FEWER_AT_ONCE, PAPER_LANCZOS_RANK, Posterior
+from apviz.gp.prediction.lanczos import PAPER_LANCZOS_RANK
+from apviz.gp.prediction.points import FEWER_AT_ONCE
+from apviz.gp.prediction.posterior import Posterior
 from apviz.gp.prediction.prediction_accuracy import PredictionAccuracy, how_known
 from apviz.gp.prediction.variance_methods import METHODS, Method
 from apviz.gp.scaling import Scaling

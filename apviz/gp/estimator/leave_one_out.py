@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from apviz.gp import metrics
-from apviz.gp.prediction.posterior import FEWER_AT_ONCE
+from apviz.gp.prediction.points import FEWER_AT_ONCE
 from apviz.memory import explained
 from apviz.settings import in_full_precision, require, require_whole
 from apviz.solvers import Hook

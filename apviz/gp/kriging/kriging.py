@@ -29,7 +29,8 @@ from torch import Tensor
 from apviz.gp.kriging.drift import Basis, Drift, FittedDrift
 from apviz.gp.kriging.variogram import Variogram
 from apviz.gp.prediction.accuracy import weighted_norms
-from apviz.gp.prediction.posterior import FEWER_AT_ONCE, Posterior
+from apviz.gp.prediction.points import FEWER_AT_ONCE
+from apviz.gp.prediction.posterior import Posterior
 from apviz.gp.prediction.variances import to_tolerance
 from apviz.hyperparameters import Hyperparameters
 from apviz.memory import explained
@@ -163,23 +164,23 @@ class Kriging:
         for refinement in range(1 + REFINEMENTS):
             weights[:, : wanted.shape[1]] += posterior.attempt(wanted, solver, hooks, setup).weights.to(f)
             wanted = targets - posterior.double.matmul(weights)  # the residual
-            w, root, beta = self._combine(f, weights, wanted)
+            w, root, beta, of_rest, of_mean = self._combine(f, weights, wanted)
             excess = max(self.drift_error / DRIFT_ERROR, self.mean_error / posterior.accuracy_wanted)
             if excess <= 1 or not self._may_refine or refinement == REFINEMENTS:
                 break
             solver = to_tolerance(posterior.variance_solver, max(0.5 / excess, LEAST_TOL))
         # now the posterior is that of what the drift leaves
-        posterior.system = posterior.system.with_right_hand_sides(targets[:, -1] - f @ beta)
+        posterior._predict_by(posterior._mean_solve.replaced(targets[:, -1] - f @ beta, of_rest, of_mean))
         beta[0] += self._shift  # the first basis function is 1
         self.fitted_drift = FittedDrift(basis, beta.cpu(), w.cpu(), root.cpu(), self.drift_error)
         self.coefficients, self.covariance = beta.cpu().numpy().copy(), (root @ root.T).cpu().numpy()
         self._warn()
 
-    def _combine(self, f: Tensor, weights: Tensor, residual: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Set the weights of what the drift leaves, and bounds on the errors.
+    def _combine(self, f: Tensor, weights: Tensor, residual: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, float]:
+        """Set bounds on the errors of kriging.
 
         Returns:
-            W, Q with QQᵀ = (FᵀK⁻¹F)⁻¹, and β.
+            W, Q with QQᵀ = (FᵀK⁻¹F)⁻¹, β, the weights of what the drift leaves, and the bound on errors of its mean.
         """
         (w, of_y), (r, left) = (each.tensor_split([f.shape[1]], dim=1) for each in (weights, residual))
         noises = self.posterior.system.operator.noise_of()
@@ -191,8 +192,7 @@ class Kriging:
         self.drift_error = float(torch.linalg.matrix_norm((r / deviations) @ root, 2))
         of_beta = float(torch.linalg.vector_norm(root.T @ (f.T @ of_y + w.T @ left))) + self.drift_error * of_mean
         self.mean_error = float(np.hypot(of_mean, of_beta))
-        self.posterior.weights, self.posterior.mean_error = of_y[:, 0], of_mean
-        return w, root, beta[:, 0]
+        return w, root, beta[:, 0], of_y[:, 0], of_mean
 
     def _warn(self) -> None:
         """Warn about errors that the solves may leave."""

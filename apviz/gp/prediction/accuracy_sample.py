@@ -8,48 +8,55 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Generator, Tensor
 
+from apviz.gp.prediction.accuracy import ways
+from apviz.gp.prediction.mean_solve import MeanSolve
 from apviz.gp.prediction.points import Points
 from apviz.gp.prediction.prediction_accuracy import MeanResidual, PointErrors
-from apviz.gp.prediction.variances import Variances, to_tolerance
-from apviz.operators import CountingOperator
-from apviz.solvers import Hook, Solver, attempt
-from apviz.solvers.measuring.residuals import residual_for
-from apviz.system import KernelSystem
+from apviz.gp.prediction.variances import VARIANCE_TOL, Variances, to_tolerance
+from apviz.settings import require, require_seed, require_whole
+from apviz.solvers import Hook
 
 #: rows of a sample; the seconds it may take ÷ those of the solve for the mean, and those it may always take
 SAMPLE, SAMPLE_SHARE, SAMPLE_SECONDS = 64, 0.5, 1.0
 # rows of its first batch; later ones are as large as all before
 FIRST_BATCH = 8
-# bound on the errors of means, in posterior standard deviations, below which the weights need no correction
-SMALL_BOUND = 0.1
 
 
-def residual_of(
-    system: KernelSystem, operator: CountingOperator, weights: Tensor, correction: Tensor | None = None
-) -> MeanResidual:
-    """Evaluate y − μ − K(W + δ) in float64 for weights and their correction, (n,) each; entries cost 1.0 work."""
-    b, w = system.given_b.double(), weights if correction is None else weights + correction
-    found = residual_for(operator, "operator").residual(b, w[:, None], 0.0)
-    return MeanResidual(found.r[:, 0], float(found.rounding[0]), operator.noise_of(), correction)
+def drawn(points: int, count: int | None, seed: int) -> NDArray[np.int64]:
+    """Check a count and a seed, and draw rows out of this number of test points; None: 64."""
+    require(points > 0, "x_star", "no rows", "at least one test point")
+    if count is not None:
+        require_whole("count", count, 1)
+    require_seed(seed)
+    order: NDArray[np.int64] = torch.randperm(points, generator=Generator().manual_seed(seed)).numpy()
+    return order[: count or SAMPLE]
 
 
-def corrected(
-    found: MeanResidual,
-    system: KernelSystem,
-    operator: CountingOperator,
-    weights: Tensor,
-    solver: Solver,
-    hooks: list[Hook],
-) -> MeanResidual:
-    """Return the residual of the weights or, if it is large, that of weights which this solver corrects."""
-    if found.bound <= SMALL_BOUND:
-        return found
-    tighter = to_tolerance(solver, 0.5 * SMALL_BOUND / found.bound)
-    solution = attempt(system.with_right_hand_sides(found.r), tighter, hooks)
-    return residual_of(system, operator, weights, solution.weights.to(found.r))
+def errors_of(
+    mean: MeanSolve, variances: Variances, points: Points, order: NDArray[np.int64], is_timed: bool, hooks: list[Hook]
+) -> list[PointErrors]:
+    """Return the errors of a mean and of these variances at test points, in batches.
+
+    Errors of variances by a user's solver are known from those by the solver that apviz chooses.
+
+    Args:
+        is_timed: end after half the seconds of the solve for the mean, or one second.
+    """
+    seconds = math.inf if mean.solution is None or not is_timed else max(SAMPLE_SECONDS, SAMPLE_SHARE * mean.seconds)
+    exact = variances
+    if mean.given is not None or not variances.may_tighten:
+        solver = to_tolerance(next(ways(mean.system, None, False, mean.accuracy))[1], VARIANCE_TOL)
+        exact = Variances(mean.system, mean.double, solver, True, variances.batch_size)
+    residual = mean.corrected_residual(exact.solver, hooks)
+
+    def own(chunk: Tensor, rows: slice, _: PointErrors) -> Tensor:
+        return variances.errors(chunk, rows, hooks, residual).predicted_sd
+
+    return sampled_errors(points, order, residual, None if exact is variances else own, exact, seconds, hooks)
 
 
 def sampled_errors(

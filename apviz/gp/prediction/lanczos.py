@@ -14,6 +14,8 @@ from apviz.settings import require, require_whole
 from apviz.spectrum import LanczosBasis
 from apviz.system import tensor_of
 
+#: rank of the paper's variances (section 5.1)
+PAPER_LANCZOS_RANK = 1000
 # the basis, a copy when it grows or is scaled, and a copy in the engine during a product
 BASIS_COPIES = 3
 

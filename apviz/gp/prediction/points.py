@@ -13,6 +13,8 @@ from apviz.system import DTYPES, KernelSystem, check_finite, tensor_of
 
 #: largest number of test points in a chunk without n × batch arrays
 CHUNK = 8192
+#: advice when memory is short
+FEWER_AT_ONCE = "predict fewer test points at once, or give a smaller batch_size"
 
 
 class Points:

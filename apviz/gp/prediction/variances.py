@@ -98,6 +98,22 @@ class Batch(NamedTuple):
     columns: Tensor | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """Predictions for one chunk of test points.
+
+    Args:
+        rows: rows of the test inputs.
+        mean, variance: (c,) float64, on the system's device.
+        solve: record of the solve for this variance; None for Lanczos.
+    """
+
+    rows: slice
+    mean: Tensor
+    variance: Tensor
+    solve: VarianceSolve | None
+
+
 class Variances:
     """Variances k(x*, x*) − cᵀK⁻¹c of batches of test points, with a single set-up of the solver.
 
