@@ -21,6 +21,7 @@ from apviz.analysis.diagnosis.training import diagnose_training
 from apviz.duplicates import NEAR, DistinctRows, as_two, first_of, groups_of, merged, near_duplicates
 from apviz.gp.estimator.prior import Prior
 from apviz.gp.estimator.sklearn_kernels import SklearnModel
+from apviz.gp.estimator.tables import training_data, warn_of_rounding
 from apviz.gp.kriging.drift import DEGREES, without_drift
 from apviz.gp.prediction.accuracy import require_accuracy
 from apviz.gp.prediction.variance_methods import METHODS
@@ -168,6 +169,18 @@ def rows_of(x: Tensor, y: Tensor, weights: NDArray[np.float64] | None) -> tuple[
     if rows.are_merged:
         log.info("%s", rows.sentence)
     return rows, first_of(groups).numpy()
+
+
+def scaled_rows(
+    gp: GaussianProcess, x: Any, y: Any, sample_weight: Any
+) -> tuple[DistinctRows, Scaling, NDArray[np.intp]]:
+    """Return the rows to solve in scaled units, the scaling, and their places in the user's table."""
+    x, y, weights, numbers = training_data(gp, x, y, sample_weight)
+    scaling = scaling_of(gp, x, y)
+    inputs, targets = torch.from_numpy(scaling.inputs(x)), torch.from_numpy(scaling.targets(y))
+    rows, first = rows_of(inputs, targets, weights)
+    warn_of_rounding(gp, x, y, inputs, targets, training_dtype(gp, len(rows.x)))
+    return rows, scaling, numbers[first]
 
 
 def report_near(x: Tensor, kernel: Kernel, numbers: NDArray[np.intp]) -> None:

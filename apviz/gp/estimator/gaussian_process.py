@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
-import warnings
 from collections.abc import Iterable
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import Tensor
+from sklearn.utils.validation import check_is_fitted
 
 from apviz.datasets.sphere import AnyEncoding
 from apviz.gp import metrics
@@ -26,32 +22,27 @@ from apviz.gp.estimator.fitting import (
     fitted_kernel,
     likelihood_of,
     report_near,
-    rows_of,
-    scaling_of,
+    scaled_rows,
     theta_of,
     train,
-    training_dtype,
 )
 from apviz.gp.estimator.foreign_settings import refuse, refusing
 from apviz.gp.estimator.posteriors import restore, solved, solved_weights
+from apviz.gp.estimator.predictive import Predictive
 from apviz.gp.estimator.prior import Prior
-from apviz.gp.estimator.sampling import sampled
-from apviz.gp.estimator.tables import array_of, inputs_of, rounding_notes, weights_of
-from apviz.gp.kriging.drift import FittedDrift
+from apviz.gp.estimator.tables import checked_rows, points_of, scaled_points
 from apviz.gp.prediction.lanczos import PAPER_LANCZOS_RANK
 from apviz.gp.prediction.points import FEWER_AT_ONCE
-from apviz.gp.prediction.posterior import Posterior
-from apviz.gp.prediction.prediction_accuracy import PredictionAccuracy, how_known
+from apviz.gp.prediction.prediction_accuracy import PredictionAccuracy
 from apviz.gp.prediction.variance_methods import METHODS, Method
 from apviz.gp.scaling import Scaling
 from apviz.gp.training.gradient import Estimator
 from apviz.hyperparameters import Hyperparameters
-from apviz.kernels import Kernel, centre_of
+from apviz.kernels import Kernel
 from apviz.memory import explained
 from apviz.settings import Auto, in_full_precision, require, require_torch_defaults, require_whole
 from apviz.solvers import Hook, Solver, checked_hooks
 from apviz.solvers.interface import LESS_MEMORY
-from apviz.system import check_finite
 
 
 @refusing
@@ -196,36 +187,23 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         hooks, target_name = checked_hooks(hooks), getattr(y, "name", None)
         with in_full_precision(with_gradients=True), explained("a fit", LESS_MEMORY):
             require_torch_defaults()
-            x, y, weights, numbers = self._data_of(x, y, sample_weight)
-            scaling = scaling_of(self, x, y)
-            inputs, targets = torch.from_numpy(scaling.inputs(x)), torch.from_numpy(scaling.targets(y))
-            rows, first = rows_of(inputs, targets, weights)
-            names = getattr(self, "feature_names_in_", [f"x[:, {column}]" for column in range(x.shape[1])])
-            # engines centre inputs before they round them
-            dtype = training_dtype(self, len(rows.x))
-            for note in rounding_notes(names, x, y, inputs - centre_of(inputs), targets, dtype):
-                warnings.warn(f"{note} (dtype={self.dtype!r}, scale={self.scale})", stacklevel=2)
+            rows, scaling, numbers = scaled_rows(self, x, y, sample_weight)
             hyperparameters, trace = train(self, rows, scaling, hooks)
-            report_near(rows.x, hyperparameters.build_kernel(), numbers[first])
+            report_near(rows.x, hyperparameters.build_kernel(), numbers)
             posterior, drift, outputs, solution, error = solved(self, rows, hyperparameters, hooks)
         self.hyperparameters_, self.trace_, self.scaling_ = hyperparameters, trace, scaling
         self.posterior_, self.solution_, self.mean_error_ = posterior, solution, error
         self.rows_, self._outputs, self.drift_ = rows, outputs, drift
         self._likelihood: float | None = None
-        self.kernel_ = fitted_kernel(self, hyperparameters, scaling, x.shape[1])
+        self.kernel_ = fitted_kernel(self, hyperparameters, scaling, self.n_features_in_)
         self.target_name_ = target_name if isinstance(target_name, str) else None
         self.columns_: tuple[AnyEncoding, ...] | None = None
         return self
 
     def predict(
-        self,
-        x: Any,
-        return_std: bool = False,
-        return_cov: bool = False,
-        *,
-        include_noise: bool = False,
+        self, x: Any, return_std: bool = False, return_cov: bool = False, *, include_noise: bool = False,
         hooks: Iterable[Hook] = (),
-    ) -> NDArray[np.float64] | tuple[NDArray[np.float64], NDArray[np.float64]]:
+    ) -> NDArray[np.float64] | tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
         """Predict the mean at x: (m, d), to (m,) or (m, p), in the target's units.
 
         Before `fit`, predict the prior, as scikit-learn does: of `hyperparameters`, or of the kernel with its own
@@ -247,25 +225,20 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if return_std and return_cov:
             raise RuntimeError("at most one of return_std and return_cov may be true")
         with in_full_precision(), explained("a prediction", FEWER_AT_ONCE):
-            posterior, points = self._model_at(x)
+            predictive, points = self._predictive_at(x)
             if return_std:
                 require(self.variance in METHODS, "variance", self.variance, f"one of {', '.join(METHODS)}")
-                mean, variance = posterior.mean_and_variance(
-                    points, self.variance, self.rank, include_noise=include_noise, hooks=hooks
-                )
-                variances = _float64(variance) + np.square(self._of_drift(points)).sum(1)
-                return self._means(points, mean), self._in_units(np.sqrt(variances))
-            if not return_cov:
-                return self._means(points)
-            means, of_drift = self._means(points), self._of_drift(points)
-            covariance = _float64(posterior.covariance(points, include_noise=include_noise, hooks=hooks))
-            return means, self._in_units(covariance + of_drift @ of_drift.T, squared=True)
+                return predictive.mean_and_std(points, self.variance, self.rank, include_noise, hooks)
+            if return_cov:
+                return predictive.mean_and_covariance(points, include_noise, hooks)
+            return predictive.mean(points)
 
     @property
     def prediction_accuracy_(self) -> PredictionAccuracy:
         """Accuracy of the last predictions: at each point if its sd was solved for, else the proven bound."""
         check_is_fitted(self, "posterior_")
-        return self._of_all_outputs(self.posterior_.prediction_accuracy)
+        found = self.posterior_.prediction_accuracy
+        return Predictive.of(self).accuracy(found, self.solution_, self.mean_error_)
 
     def measure_accuracy(
         self, x: Any, count: int | None = None, *, seed: int = 0, hooks: Iterable[Hook] = ()
@@ -277,18 +250,13 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "posterior_")
         with in_full_precision():
-            found = self.posterior_.accuracy(self._points(x), count, seed=seed, hooks=hooks)
-        return self._of_all_outputs(found)
+            found = self.posterior_.accuracy(scaled_points(self, x), count, seed=seed, hooks=hooks)
+        return Predictive.of(self).accuracy(found, self.solution_, self.mean_error_)
 
     def sample_y(
-        self,
-        x: Any,
-        n_samples: int = 1,
-        random_state: int | np.random.RandomState | None = 0,
-        *,
-        include_noise: bool = False,
-        hooks: Iterable[Hook] = (),
-    ) -> NDArray[np.float64]:
+        self, x: Any, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0, *,
+        include_noise: bool = False, hooks: Iterable[Hook] = (),
+    ) -> NDArray[np.float64]:  # fmt: skip
         """Draw samples of the posterior at x: (m, d), to (m, n_samples) or (m, p, n_samples), in the target's units.
 
         Before `fit`, of the prior, as in `predict`. Up to 2,000 points are drawn exactly from their covariance, more by
@@ -305,18 +273,8 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         require_whole("n_samples", n_samples, 1)
         random = check_random_state(random_state)
         with explained("a sample", FEWER_AT_ONCE):
-            posterior, points = self._model_at(x)
-            outputs = self._means(points).shape[1:]
-            drawn = sampled(posterior, points, n_samples * math.prod(outputs), random, hooks)
-            drawn = drawn - _float64(posterior.mean(points))[:, None]
-            if self._drift is not None:
-                of_drift = self._of_drift(points)
-                drawn = drawn + of_drift @ random.standard_normal((of_drift.shape[1], n_samples))
-        if include_noise:
-            noise = posterior.hyperparameters.noise
-            drawn = drawn + np.sqrt(noise) * random.standard_normal(drawn.shape)
-        mean, drawn = self._means(points)[..., None], drawn.reshape(len(drawn), *outputs, n_samples)
-        return mean + (drawn if self._scaling is None else drawn * np.reshape(self._scaling.std, (*outputs, 1)))
+            predictive, points = self._predictive_at(x)
+            return predictive.samples(points, n_samples, random, include_noise, hooks)
 
     def log_marginal_likelihood(
         self, theta: Any = None, eval_gradient: bool = False
@@ -366,12 +324,10 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         The paper's value is for standardised targets: smaller by the log of the training targets' standard deviation.
         """
         check_is_fitted(self, "posterior_")
-        _, y = validate_data(
-            self, inputs_of(x), array_of(y, "y"), dtype=np.float64, y_numeric=True, multi_output=True, reset=False
-        )
+        _, y = checked_rows(self, x, y, reset=False)
         mean, std = self.predict(x, return_std=True, include_noise=True, hooks=hooks)
         # scaled so that no square overflows
-        unit, y = self.scaling_.std, y.astype(np.float64).reshape(mean.shape)
+        unit, y = self.scaling_.std, y.reshape(mean.shape)
         scaled = (mean / unit, (std / unit) ** 2, y / unit)
         nats = metrics.negative_log_likelihood(*(each.ravel() for each in scaled))
         return nats * (mean.size // len(mean)) + float(np.log(unit).sum())
@@ -419,83 +375,13 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
-    @property
-    def _scaling(self) -> Scaling | None:
-        """Scaling of a fitted model; None before a fit."""
-        return getattr(self, "scaling_", None)
-
-    @property
-    def _drift(self) -> FittedDrift | None:
-        """The drift of a fitted model; None before a fit."""
-        return getattr(self, "drift_", None)
-
-    def _data_of(
-        self, x: Any, y: Any, sample_weight: Any
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64] | None, NDArray[np.intp]]:
-        """Return inputs, targets and weights of rows with positive weights, and the numbers of these rows."""
-        x, y = validate_data(self, inputs_of(x), array_of(y, "y"), dtype=np.float64, y_numeric=True, multi_output=True)
-        y = y.astype(np.float64)
-        y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
-        require(self.drift is None or y.ndim == 1, "drift", self.drift, "None for several outputs: fit each alone")
-        check_finite(torch.from_numpy(y).reshape(len(y), -1), "y")
-        weights, used = weights_of(sample_weight, len(x))
-        return (x, y, None, np.arange(len(x))) if used is None else (x[used], y[used], weights, used)
-
-    def _of_drift(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the deviations that the drift adds at scaled points, (m, p); p is 0 without one."""
-        if self._drift is None:
-            return np.empty((len(points), 0))
-        return _float64(self._drift.deviations(self.posterior_, points))
-
-    def _model_at(self, x: Any) -> tuple[Posterior | Prior, NDArray[np.float64]]:
-        """Return the posterior, or before a fit the prior, and the scaled points, (m, d)."""
+    def _predictive_at(self, x: Any) -> tuple[Predictive, NDArray[np.float64]]:
+        """Return the predictions of the posterior, or before a fit of the prior, and the scaled points, (m, d)."""
         if hasattr(self, "posterior_"):
-            return self.posterior_, self._points(x)
+            return Predictive.of(self), scaled_points(self, x)
         check_settings(self)
-        x = validate_data(self, inputs_of(x), dtype=np.float64, reset=False)
-        return Prior.of(self.kernel, self.hyperparameters, x.shape[1]), x
-
-    def _means(self, points: NDArray[np.float64], found: Tensor | None = None) -> NDArray[np.float64]:
-        """Return means at scaled points in the target's units, (m,) or (m, p); `found` are those of one output."""
-        if self._scaling is None:
-            return _float64(Prior.of(self.kernel, self.hyperparameters, points.shape[1]).mean(points))
-        if self._outputs is not None:
-            found = self._outputs.mean(points)
-        elif found is None:
-            found = self.posterior_.mean(points)
-        if self._drift is not None:
-            found = found.cpu() + self._drift.mean(points)
-        means: NDArray[np.float64] = self._scaling.mean + self._scaling.std * _float64(found)
-        return means
-
-    def _in_units(self, values: NDArray[np.float64], squared: bool = False) -> NDArray[np.float64]:
-        """Return deviations, or squared ones, in the target's units: the same shape, or (..., p)."""
-        if self._scaling is None:
-            return values
-        unit = self._scaling.std**2 if squared else self._scaling.std
-        scaled: NDArray[np.float64] = np.multiply.outer(values, unit)
-        return scaled
-
-    def _points(self, x: Any) -> NDArray[np.float64]:
-        x = validate_data(self, inputs_of(x), dtype=np.float64, reset=False)
-        ignored = (self.scaling_.half_width == 0) & (x != self.scaling_.centre).any(axis=0)
-        if ignored.any():
-            column = int(ignored.argmax())
-            warnings.warn(
-                f"column {column} of X was {self.scaling_.centre[column]:g} in all training rows; its other values are "
-                "ignored. With scale=False the kernel uses them",
-                stacklevel=3,
-            )
-        return self.scaling_.inputs(x)
-
-    def _of_all_outputs(self, found: PredictionAccuracy) -> PredictionAccuracy:
-        """Return the accuracy of all outputs, and with the drift: means then have the bound that holds for all."""
-        if self._outputs is not None or self._drift is not None:
-            found = found.with_means_of(self.solution_, self.mean_error_)
-        if self._drift is not None:
-            found = replace(found, sd_errors=found.sd_errors + self._drift.error + found.product_error)
-        # a loaded model knows its solve, but its posterior does not
-        return replace(found, proven=self.mean_error_, how=how_known(self.solution_))
+        points = points_of(self, x)
+        return Predictive(Prior.of(self.kernel, self.hyperparameters, points.shape[1]), Scaling.none(points)), points
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle `rows_` and the weights instead of the posterior, which may hold n × n numbers."""
@@ -510,7 +396,3 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         super().__setstate__(state)
         if solved is not None:
             restore(self, *solved)
-
-
-def _float64(values: Tensor) -> NDArray[np.float64]:
-    return values.cpu().double().numpy()

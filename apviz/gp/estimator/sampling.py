@@ -48,7 +48,7 @@ def sampled(
             f"the covariance of the test points has an eigenvalue of {eigenvalues[0]:.1e} (the largest is "
             f"{eigenvalues[-1]:.1e}); samples have an error of that size; use float64, or a solver with a "
             "smaller tol",
-            stacklevel=3,
+            stacklevel=4,
         )
     weights = np.sqrt(eigenvalues.clip(0))[:, None] * random.standard_normal((len(mean), count))
     samples: NDArray[np.float64] = mean[:, None] + vectors @ weights
@@ -70,5 +70,5 @@ def _warn_of_deviations(drawn: Callable[[Any], Tensor], points: Any, hooks: Iter
             f"the prior is drawn with random features: at {1 - BEYOND:.0%} of {len(some)} points the sd of these "
             f"samples is off by a factor of up to {off:.2g}; at up to {COVARIANCE_POINTS:,} points in a call samples "
             "are exact",
-            stacklevel=4,
+            stacklevel=5,
         )

@@ -1,20 +1,27 @@
-"""Input of the estimator: conversion of arrays, frames and tensors, rejection of texts, and notes on rounding."""
+"""Input of the estimator: arrays, frames and tensors are checked and converted, texts rejected; warns of rounding."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.utils.validation import validate_data
 from torch import Tensor
 
+from apviz.kernels import centre_of
 from apviz.rounding import lost, merged_rows
 from apviz.settings import require
-from apviz.system import refuse_masked
+from apviz.system import check_finite, refuse_masked
 
+if TYPE_CHECKING:
+    from apviz.gp.estimator.gaussian_process import GaussianProcess
+
+Array = NDArray[np.float64]
 # longest text shown in a message, in characters
 MOST_CHARACTERS = 30
 
@@ -101,13 +108,57 @@ def weights_of(sample_weight: Any, n: int) -> tuple[NDArray[np.float64] | None, 
     return given[used], used
 
 
-def rounding_notes(
-    names: Sequence[str], x: NDArray[np.float64], y: NDArray[np.float64], inputs: Tensor, targets: Tensor,
-    dtype: torch.dtype,
-) -> Iterator[str]:  # fmt: skip
-    """Yield a note for each column or row of raw x, y whose distinct values became equal when scaled and rounded."""
+def training_data(
+    gp: GaussianProcess, x: Any, y: Any, sample_weight: Any
+) -> tuple[Array, Array, Array | None, NDArray[np.intp]]:
+    """Return inputs, targets and weights of rows with positive weights, and the numbers of these rows."""
+    x, y = checked_rows(gp, x, y)
+    y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+    require(gp.drift is None or y.ndim == 1, "drift", gp.drift, "None for several outputs: fit each alone")
+    check_finite(torch.from_numpy(y).reshape(len(y), -1), "y")
+    weights, used = weights_of(sample_weight, len(x))
+    return (x, y, None, np.arange(len(x))) if used is None else (x[used], y[used], weights, used)
+
+
+def checked_rows(gp: GaussianProcess, x: Any, y: Any, *, reset: bool = True) -> tuple[Array, Array]:
+    """Return inputs and targets, checked as scikit-learn checks them; `reset` keeps the number and names of inputs."""
+    x, y = validate_data(
+        gp, inputs_of(x), array_of(y, "y"), dtype=np.float64, y_numeric=True, multi_output=True, reset=reset
+    )
+    return x, y.astype(np.float64)
+
+
+def points_of(gp: GaussianProcess, x: Any) -> Array:
+    """Return test inputs x: (m, d), checked as scikit-learn checks them."""
+    points: Array = validate_data(gp, inputs_of(x), dtype=np.float64, reset=False)
+    return points
+
+
+def scaled_points(gp: GaussianProcess, x: Any) -> Array:
+    """Return test inputs x: (m, d) of a fitted estimator as its posterior takes them. Warns if it ignores values."""
+    x, scaling = points_of(gp, x), gp.scaling_
+    ignored = (scaling.half_width == 0) & (x != scaling.centre).any(axis=0)
+    if ignored.any():
+        column = int(ignored.argmax())
+        warnings.warn(
+            f"column {column} of X was {scaling.centre[column]:g} in all training rows; its other values are ignored. "
+            "With scale=False the kernel uses them",
+            stacklevel=3,
+        )
+    return scaling.inputs(x)
+
+
+def warn_of_rounding(
+    gp: GaussianProcess, x: Array, y: Array, inputs: Tensor, targets: Tensor, dtype: torch.dtype
+) -> None:
+    """Warn for each column or row of raw x, y whose distinct values became equal when scaled and rounded."""
+    names = getattr(gp, "feature_names_in_", [f"x[:, {column}]" for column in range(x.shape[1])])
     of_y = ("y",) if y.ndim == 1 else tuple(f"y[:, {output}]" for output in range(y.shape[1]))
-    rounded_x, rounded_y = inputs.to(dtype).numpy(), targets.to(dtype).numpy().reshape(len(y), -1)
-    yield from lost(tuple(names), x, rounded_x)
-    yield from lost(of_y, y.reshape(len(y), -1), rounded_y)
-    yield from merged_rows(x, inputs.numpy(), rounded_x)
+    centred = inputs - centre_of(inputs)  # as engines do before they round
+    rounded_x, rounded_y = centred.to(dtype).numpy(), targets.to(dtype).numpy().reshape(len(y), -1)
+    for note in (
+        *lost(tuple(names), x, rounded_x),
+        *lost(of_y, y.reshape(len(y), -1), rounded_y),
+        *merged_rows(x, centred.numpy(), rounded_x),
+    ):
+        warnings.warn(f"{note} (dtype={gp.dtype!r}, scale={gp.scale})", stacklevel=4)
