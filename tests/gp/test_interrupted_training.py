@@ -32,7 +32,8 @@ class CtrlC:
         return self
 
 
-STEPPED = (*(f"gp/training/{name}.py" for name in ("training", "optimisers", "objectives")), "tracing/store.py")
+OF_TRAINING = ("training", "state", "optimisers", "objectives")
+STEPPED = (*(f"gp/training/{name}.py" for name in OF_TRAINING), "tracing/store.py")
 
 
 def end(one):

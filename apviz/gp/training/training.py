@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import logging
-import math
 import time
 import warnings
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from apviz.distributed import current, records
+from apviz.distributed import current
 from apviz.duplicates import DistinctRows
 from apviz.factors import NotPositiveDefinite
-from apviz.gp.training.checkpoint import TrainingFiles, fingerprint
+from apviz.gp.training.checkpoint import fingerprint
 from apviz.gp.training.objectives import Evaluation, ExactLikelihood, Objective, SolveStopped, StochasticGradient
 from apviz.gp.training.optimisers import LBFGS, Adam, Move, Optimiser
 from apviz.gp.training.parametrisation import Constraints
-from apviz.gp.training.settings import Step, TrainingHook, TrainingSettings, kernel_as_plain
+from apviz.gp.training.settings import Step, TrainingHook, TrainingSettings
 from apviz.gp.training.starts import optimum_of_few, parametrisation_of, start_of
+from apviz.gp.training.state import Conditioning, TrainingState
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import KERNELS, Kernel
 from apviz.memory import explained
@@ -35,23 +31,13 @@ from apviz.operators import OPERATORS, native
 from apviz.settings import in_full_precision, require, require_kind
 from apviz.solvers import Cholesky, Hook, NotConverged, Solution, StopReason, checked_hooks
 from apviz.solvers.interface import LESS_MEMORY
-from apviz.solvers.run import Run
 from apviz.solvers.serialization import to_plain
-from apviz.spectrum import spectrum
 from apviz.system import KernelSystem, tensor_of
 from apviz.tracing.attributes import surroundings
-from apviz.tracing.schema import FAILED, FINISHED, INTERRUPTED, SETTLED, STEP, TRAINING
-from apviz.tracing.store import Record
-from apviz.tracing.training_trace import TrainingTrace, settled_at
+from apviz.tracing.schema import FAILED, FINISHED, INTERRUPTED, SETTLED, TRAINING
+from apviz.tracing.training_trace import TrainingTrace
 
-log = logging.getLogger("apviz")
-
-# prefix of the trace's variables in a checkpoint; "step" is also an array of Adam
-TRACED = "trace_"
-KAPPA_IS_ESTIMATE = "kappa_is_estimate"
 COMPILED_ENGINE = "compiled_engine"
-#: root attributes of the trace that every step changes
-OF_STEPS = ("work", "seconds", "hyperparameters", "stagnated_steps")
 
 
 class TrainingError(RuntimeError):
@@ -148,22 +134,13 @@ class Training:
         start = initial or start_of(s, self._objective)
         raw = self._objective.parametrisation.raw(start) if start else self._objective.parametrisation.zeros()
         self._bounds = self._objective.parametrisation.bounds(raw)
-        self._optimiser = self._optimiser_at(raw)
         # a start computed from the data may be rounded differently on another machine
         is_computed = initial is None and start is not None and isinstance(s.kernel, str)
         self._initial = "by the data" if is_computed else raw.tolist()
         self._solver = Cholesky() if s.optimiser == "l-bfgs" else s.solver
-        self._record = Record(self._attributes())
-        if isinstance(s.kernel, Kernel):
-            self._record.variable_attrs["step", "kernel_number"] = {"names": list(s.kernel.numbers)}
         self._unconverged = False
-        self._files = None if path is None or not records() else TrainingFiles(Path(path), self._identity())
-        found = self._files.read() if self._files else None
-        if path is not None and (ranks := current()) is not None:
-            found = ranks.agreed(found)  # rank 0 has the files
-        if found is not None:
-            self._resume(*found)
-        self._states = {self.steps_done: self._state(self._record.attrs)}
+        self._state = TrainingState(s, self._objective, self._optimiser_at(raw), self._attributes())
+        self._state.open(path, self._identity(), self._x)
 
     def _objective_of(self, x: Tensor, y: Tensor, initial: Hyperparameters | None) -> Objective:
         s, is_exact = self.settings, self.settings.optimiser == "l-bfgs"
@@ -182,17 +159,17 @@ class Training:
     @property
     def path(self) -> Path | None:
         """Path of the trace: the given one, or a neighbouring path if another program has taken it since."""
-        return self._files.path if self._files else None
+        return self._state.files.path if self._state.files else None
 
     @property
     def steps_done(self) -> int:
         """Number of steps done."""
-        return self._record.length(("step", "step"))
+        return self._state.steps_done
 
     @property
     def finished(self) -> bool:
         """Whether the training has ended: all steps are done, or it has settled."""
-        return bool(self._record.attrs.get("status") == FINISHED)
+        return bool(self._state.record.attrs.get("status") == FINISHED)
 
     @property
     def hyperparameters(self) -> Hyperparameters:
@@ -203,29 +180,22 @@ class Training:
         """Return the current hyperparameters, with a provenance of this number of steps."""
         how = "Adam steps with" if self.settings.optimiser == "adam" else "iterations of L-BFGS with"
         provenance = f"{steps} {how} {self._solver.method.name} on {self._n:,} rows"
-        return self._objective.parametrisation.hyperparameters(self._optimiser.raw, provenance)
+        return self._objective.parametrisation.hyperparameters(self._state.optimiser.raw, provenance)
 
     @property
     def trace(self) -> TrainingTrace:
         """Trace of everything so far, also of an interrupted training."""
-        return TrainingTrace(self._record.to_trace().tree)
+        return TrainingTrace(self._state.record.to_trace().tree)
 
     @property
     def noise_settled_at(self) -> int | None:
         """First step since which σ² has settled, even if other numbers have not; None if it has not."""
-        return settled_at(self._noise_path)
+        return self._state.settled_at(by_noise=True)
 
     @property
     def settled_at(self) -> int | None:
         """First step since which the training has settled, see `TrainingTrace.settled_at`; None if it has not."""
-        if self._record.attrs.get("stop_reason") == SETTLED:
-            return self.steps_done
-        return settled_at(self._noise_path, self._record.values().get(("step", "gain")), self._n)
-
-    @property
-    def _noise_path(self) -> np.ndarray:
-        values = self._record.values().get(("step", "noise"), np.empty(0))
-        return np.append(values, self.hyperparameters.noise)
+        return self.steps_done if self._state.record.attrs.get("stop_reason") == SETTLED else self._state.settled_at()
 
     def run(self, hooks: Iterable[Hook] = ()) -> Hyperparameters:
         """Run the remaining steps.
@@ -240,18 +210,17 @@ class Training:
             FileExistsError: another training runs at the path, or has run there since this one was created.
             TrainingError: a solve diverged, a factor failed or memory is short. All steps before are kept.
         """
-        locked = self._files.locked(self._record) if self._files else nullcontext()
-        with in_full_precision(with_gradients=True), locked:
-            self._roll_back()  # again, because a second Ctrl-C may have interrupted the last rollback
+        with in_full_precision(with_gradients=True), self._state.locked():
+            self._state.roll_back()  # again, because a second Ctrl-C may have interrupted the last rollback
             try:
                 return self._run(checked_hooks(hooks))
             except BaseException:
-                self._roll_back()
+                self._state.roll_back()
                 raise
 
     def _uses_compiled_engine(self) -> bool:
         """Return whether solves use the compiled engine. A resumed training keeps its engine, for the same bits."""
-        attrs = self._record.attrs
+        attrs = self._state.record.attrs
         started_with = attrs.get(COMPILED_ENGINE)
         wanted = native.is_wanted(self._formula, 10.0 * len(self._x) ** 2) if started_with is None else started_with
         found = bool(wanted) and self._x.device.type == "cpu" and native.supports(self._formula)
@@ -267,7 +236,7 @@ class Training:
         return found
 
     def _run(self, hooks: list[Hook]) -> Hyperparameters:
-        s, attrs = self.settings, self._record.attrs
+        s, attrs = self.settings, self._state.record.attrs
         if attrs.get("stop_reason") == SETTLED and (s.until_settled or s.optimiser == "l-bfgs"):
             return self.hyperparameters
         for how_it_ended in ("stop_reason", "stop_message"):
@@ -279,15 +248,15 @@ class Training:
                 self._is_compiled = self._uses_compiled_engine()
                 if not self.steps_done:
                     self._search()
-                settled = self._optimiser.run(partial(self._evaluate, hooks), partial(self._take, hooks))
+                settled = self._state.optimiser.run(partial(self._evaluate, hooks), partial(self._take, hooks))
         except SolveStopped as stopped:
-            self._end(stop_message=str(stopped))
+            self._state.end(stop_message=str(stopped))
             return self.hyperparameters
         except NotPositiveDefinite as error:
             raise self._failure(error) from error
         has_settled = settled or (s.until_settled and self.settled_at is not None)
-        how = {"stop_message": self._optimiser.message} if self._optimiser.message else {}
-        self._end(status=FINISHED, stop_reason=SETTLED if has_settled else "finished", **how)
+        how = {"stop_message": self._state.optimiser.message} if self._state.optimiser.message else {}
+        self._state.end(status=FINISHED, stop_reason=SETTLED if has_settled else "finished", **how)
         return self.hyperparameters
 
     def _search(self) -> None:
@@ -295,26 +264,21 @@ class Training:
         s, o = self.settings, self._objective
         if not s.search_rows or (len(self._x) <= s.search_rows and not s.restarts):
             return
-        start = o.parametrisation.hyperparameters(self._optimiser.raw)
+        start = o.parametrisation.hyperparameters(self._state.optimiser.raw)
         memory_errors = explained("the search for a start", "use fewer search_rows, or none")
         with memory_errors, native.kept(self._is_compiled):
             found, work = optimum_of_few(o, start, s)
-            self._optimiser = self._optimiser_at(o.parametrisation.raw(found))
+            self._state.optimiser = self._optimiser_at(o.parametrisation.raw(found))
         now = time.perf_counter()
-        self._record.attrs |= {"search_work": work, "search_seconds": now - self._started}
+        self._state.record.attrs |= {"search_work": work, "search_seconds": now - self._started}
         self._started = now  # the first step starts here
-
-    def _end(self, **how: str) -> None:
-        self._record.attrs |= how
-        if self.steps_done:
-            self._write()
 
     # --- one step -------------------------------------------------------------------------------------------------
 
     def _evaluate(self, hooks: Sequence[Hook], raw: Tensor) -> Evaluation:
         """Evaluate the objective at a raw vector. Failures raise `TrainingError`, unless a line search handles them."""
-        self._watch = _Spectrum()
-        watching = [*hooks, self._watch] if self.settings.spectrum else hooks
+        self._conditioning = Conditioning()
+        watching = [*hooks, self._conditioning] if self.settings.spectrum else hooks
         try:
             with explained("its gradient", LESS_MEMORY), native.kept(self._is_compiled):
                 at = self._objective.evaluate(raw, self.steps_done + 1, watching)
@@ -326,8 +290,8 @@ class Training:
         return at
 
     def _failure(self, error: Exception) -> TrainingError:
-        self._roll_back()
-        self._end(stop_reason=FAILED, stop_message=" ".join(str(error).split()))
+        self._state.roll_back()
+        self._state.end(stop_reason=FAILED, stop_message=" ".join(str(error).split()))
         where = self.path or "this Training's trace and hyperparameters"
         kept = f"The {self.steps_done} steps before it are kept in {where}"
         return TrainingError(f"training step {self.steps_done + 1}: {error}. {kept}")
@@ -344,8 +308,8 @@ class Training:
         step = Step(
             number, before, after, float(move.at.gradient.norm()), move.at.solution, move.at.work, now - self._started,
         )  # fmt: skip
-        self._put(step, move)
-        self._write()
+        self._state.put(step, move, self._conditioning)
+        self._state.write()
         for hook in hooks:
             if isinstance(hook, TrainingHook):
                 hook.on_step(step, s)
@@ -354,37 +318,6 @@ class Training:
         on_all = number > s.steps_in_stages
         has_settled = s.until_settled and s.optimiser == "adam" and on_all and self.settled_at is not None
         return number < s.steps and not has_settled
-
-    def _put(self, step: Step, move: Move) -> None:
-        h, solution, watch = step.hyperparameters, step.solution, self._watch
-        epochs = solution.epochs if self.settings.optimiser == "adam" else move.at.evaluations
-        self._record.variable_attrs["step", "kappa"] = {"is_estimate": watch.estimated}
-        values: dict[str, Any] = {
-            "step": step.number, "noise": h.noise, "mean": h.mean, "gradient_norm": step.gradient_norm,
-            "epochs": epochs, "work": step.work, "seconds": step.seconds, "residual": solution.residual,
-            "converged": solution.converged, "kappa": watch.kappa, "kappa_prime": watch.kappa_prime, "gain": move.gain,
-            "negative_log_likelihood": move.at.value,
-        }  # fmt: skip
-        if h.lengthscale:
-            values |= {"outputscale": h.outputscale, "lengthscale": h.lengthscale}
-        if isinstance(self.settings.kernel, Kernel):
-            values["kernel_number"] = list(h.build_kernel().numbers.values())
-        after, attrs = step.hyperparameters_after, dict(self._record.attrs)
-        for name in ("work", "seconds"):
-            taken = np.append(self._record.values().get(("step", name), np.empty(0)), values[name])
-            attrs[name] = float(taken.sum()) + attrs.get(f"search_{name}", 0.0)
-        kernel = after.kernel if isinstance(after.kernel, str) else kernel_as_plain(after.kernel)
-        plain = dataclasses.replace(after, kernel="").as_plain() | {"kernel": kernel}
-        attrs["hyperparameters"] = json.dumps(plain)
-        if solution.stop_reason is StopReason.STAGNATED:
-            attrs["stagnated_steps"] = attrs.get("stagnated_steps", 0) + 1
-        # an interruption may happen before or after the record has the step: keep both states
-        self._states = {step.number - 1: self._states[step.number - 1], step.number: self._state(attrs)}
-        self._record.put(step={name: [value] for name, value in values.items()})
-        self._record.attrs = attrs
-        settled = self.noise_settled_at
-        if settled == step.number:
-            log.info("σ² = %.3g has settled at step %d", after.noise, settled)
 
     def _warn_unconverged(self, number: int, solution: Solution) -> None:
         within_budget = self.settings.max_epochs is not None and solution.stop_reason is StopReason.MAX_EPOCHS
@@ -396,45 +329,6 @@ class Training:
             "uses its gradient, and the trace marks every step whose solve did not converge"
         )
         warnings.warn(NotConverged(message, solution), stacklevel=4)
-
-    # --- what is kept ---------------------------------------------------------------------------------------------
-
-    def _resume(self, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> None:
-        """Restore the state at the last finished step, from which the trace continues."""
-        steps = {name: arrays.pop(f"{TRACED}{name}") for name in STEP if f"{TRACED}{name}" in arrays}
-        raw, weights = torch.from_numpy(arrays.pop("raw")), arrays.pop("weights")
-        self._objective.weights = torch.from_numpy(weights).to(self._x) if weights.size else None
-        self._record.variable_attrs["step", "kappa"] = {"is_estimate": bool(arrays.pop(KAPPA_IS_ESTIMATE))}
-        self._optimiser.restore(raw, arrays)
-        self._record.attrs = attributes | {"training_settings": self._record.attrs["training_settings"]}
-        self._record.put(step=steps)
-
-    def _state(self, attrs: dict[str, Any]) -> _State:
-        """Return the current state, from which the next step starts."""
-        arrays = {name: array.copy() for name, array in self._optimiser.state().items()}
-        return _State(
-            self._optimiser.raw.clone(), arrays, self._objective.weights, {k: attrs[k] for k in OF_STEPS if k in attrs}
-        )
-
-    def _roll_back(self) -> None:
-        """Restore the last finished step after an error or Ctrl-C at any point of the next one."""
-        state = self._states[self.steps_done]
-        self._optimiser.restore(state.raw.clone(), {name: array.copy() for name, array in state.arrays.items()})
-        self._objective.weights = state.weights
-        for name in OF_STEPS:
-            self._record.attrs.pop(name, None)
-        self._record.attrs |= state.attrs
-
-    def _write(self) -> None:
-        if self._files is None:
-            return
-        arrays = {f"{TRACED}{name}": value for (_, name), value in self._record.values().items()}
-        arrays |= self._optimiser.state()
-        weights = self._objective.weights
-        arrays["raw"] = self._optimiser.raw.numpy()
-        arrays[KAPPA_IS_ESTIMATE] = np.array(self._record.variable_attrs["step", "kappa"]["is_estimate"])
-        arrays["weights"] = np.empty(0) if weights is None else weights.cpu().numpy()
-        self._files.write(arrays, self._record.attrs)
 
     def _identity(self) -> dict[str, Any]:
         """Return the data's hash and all settings but those that decide when to end."""
@@ -487,27 +381,3 @@ def _check(settings: Any, initial: Any, rows: Any, path: str | Path | None, oper
         raise ValueError(
             "a training needs gradients, which torch.inference_mode() disables: create it outside of that mode"
         )
-
-
-@dataclass(frozen=True, eq=False)
-class _State:
-    """State from which a step starts: raw parameters, optimiser arrays, initial W, and attributes of the trace."""
-
-    raw: Tensor
-    arrays: dict[str, np.ndarray]
-    weights: Tensor | None
-    attrs: dict[str, Any]
-
-
-class _Spectrum(Hook):
-    """A hook that computes κ and κ′ at the start of a solve, outside of its clock."""
-
-    def __init__(self) -> None:
-        self.kappa = self.kappa_prime = math.nan
-        self.estimated = True
-
-    def on_start(self, run: Run) -> None:
-        with run.clock.pause():
-            found = spectrum(run.system, run.factors.matrices() if run.factors else ())
-        self.kappa, self.kappa_prime = found.kappa.value, found.kappa_prime.value
-        self.estimated = found.kappa.is_estimate
