@@ -74,7 +74,7 @@ coverage: $(VENV)/installed-dev
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -q -p no:xdist -m "not slow" tests/test_rules.py tests/test_partitions.py \
 	  tests/test_skeletons.py tests/test_factors.py tests/test_stacked_factors.py tests/preconditioners tests/solvers \
-	  tests/operators tests/advice tests/gp/test_prior_series.py tests/gp/test_gradient.py
+	  tests/operators tests/gp/test_prior_series.py tests/gp/test_gradient.py
 	$(BIN)/coverage run -m pytest -q -p no:xdist -m slow -k "not dense_float64" tests/solvers/test_refinement.py \
 	  tests/solvers/test_handover.py
 	$(BIN)/coverage combine --quiet

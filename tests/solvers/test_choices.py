@@ -102,6 +102,16 @@ def test_factors_never_use_half_precision_if_they_may_exceed_its_range(monkeypat
     assert resolve(MEMORY, system(1600, noise=1e-7).operator, 3)[0].precision.factors == "recursion"
 
 
+@pytest.mark.parametrize(("noise", "chosen"), [(1e-9, "system"), (0.1, "float32")])
+def test_projections_of_a_float64_system_run_in_float32_if_the_noise_is_far_above_its_rounding(noise, chosen):
+    x, asked = (
+        torch.rand(300, 2, dtype=torch.float64),
+        apviz.AlternatingProjection(precision=Precision(recursion="auto")),
+    )
+    operator = apviz.KernelSystem(x, x[:, 0], apviz.Matern32(), noise=noise, device="cpu").operator
+    assert resolve(asked, operator, 1)[0].precision.recursion == chosen
+
+
 def test_more_right_hand_sides_get_a_shorter_history():
     lengths = [resolve(AUTO, system().operator, p)[0].step.length for p in (1, 8, 64)]
     assert lengths == sorted(lengths, reverse=True) and lengths[-1] >= 1
