@@ -41,12 +41,12 @@ def system_of(**settings) -> apviz.KernelSystem:
 
 
 SOLVERS = {
-    "paper": apviz.AlternatingProjection(block_size=BLOCK, tol=1e-2),
+    "paper": apviz.AlternatingProjection(block_size=BLOCK, tol=5e-2),
     "cyclic, overlapping": apviz.AlternatingProjection(
         block_size=BLOCK, rule="cyclic", partition=KDTree(overlap=0.7), tol=1e-6
     ),
     "shuffled, history": apviz.AlternatingProjection(
-        block_size=BLOCK, rule="shuffled", step=Subspace(length=4), tol=1e-2
+        block_size=BLOCK, rule="shuffled", step=Subspace(length=4), tol=5e-2
     ),
     "skeletons": overlapping(block_size=60, columns=Skeletons(rank=12, near=250), fallback_rank=0, tol=1e-4),
     # at other tolerances, rounding of 1e-7 changes the number of iterations of CG by one
@@ -72,7 +72,13 @@ def solves() -> dict[str, tuple]:
         trace = recorder.trace
         chosen = trace["update"]["block"].values if solution.epochs else np.zeros(0)
         found[name] = (solution.weights.numpy(), chosen, solution.epochs, solution.work, solution.converged)
+        found[name] += ("messages" in trace["update"] or "ranks" in trace.attrs,) if solution.epochs else ()
     return found
+
+
+def everything() -> tuple:
+    """Do all that two ranks do in tests, because a start of ranks takes seconds."""
+    return solves(), by_a_stored_k(), stopped()
 
 
 @pytest.fixture(scope="module")
@@ -81,15 +87,20 @@ def alone():
 
 
 @pytest.fixture(scope="module")
-def on_two(tmp_path_factory):
-    return on_ranks(2, tmp_path_factory.mktemp("two"), solves)
+def of_two(tmp_path_factory):
+    return on_ranks(2, tmp_path_factory.mktemp("two"), everything)
+
+
+@pytest.fixture(scope="module")
+def on_two(of_two):
+    return [found for found, _, _ in of_two]
 
 
 @pytest.mark.parametrize("name", SOLVERS)
 def test_two_ranks_choose_the_same_blocks_and_find_the_same_weights_for_the_same_work(name, alone, on_two):
-    weights, chosen, epochs, work, converged = alone[name]
+    weights, chosen, epochs, work, converged = alone[name][:5]
     assert converged
-    for theirs, their_blocks, their_epochs, their_work, their_end in (found[name] for found in on_two):
+    for theirs, their_blocks, their_epochs, their_work, their_end in (found[name][:5] for found in on_two):
         assert their_end and their_epochs == epochs
         assert np.array_equal(their_blocks, chosen)
         assert their_work == pytest.approx(work, rel=1e-12)
@@ -112,7 +123,7 @@ def test_a_second_run_on_two_ranks_gives_bitwise_the_same_weights(on_two, tmp_pa
 @pytest.mark.slow
 def test_four_ranks_agree_with_one(alone, tmp_path):
     for found in on_ranks(4, tmp_path, solves):
-        for name, (weights, chosen, epochs, work, _) in alone.items():
+        for name, (weights, chosen, epochs, work, *_) in alone.items():
             assert np.array_equal(found[name][1], chosen) and found[name][2] == epochs, name
             assert found[name][3] == pytest.approx(work, rel=1e-12), name
             assert np.abs(found[name][0] - weights).max() < 1e-5 * np.abs(weights).max(), name
@@ -222,10 +233,8 @@ def test_an_update_communicates_its_rows_of_r_and_u_and_the_norms_of_blocks(tmp_
     assert (np.diff(passes) > 0).all() and len(passes) > 0
 
 
-def test_one_process_records_no_traffic():
-    recorder = apviz.Recorder()
-    attempt(system_of(), SOLVERS["paper"], [recorder])
-    assert "messages" not in recorder.trace["update"] and "ranks" not in recorder.trace.attrs
+def test_two_ranks_record_traffic_and_one_process_does_not(alone, on_two):
+    assert not alone["paper"][5] and on_two[0]["paper"][5]
 
 
 # --- settings -------------------------------------------------------------------------------------------------------
@@ -238,8 +247,8 @@ def by_a_stored_k() -> tuple:
     return attempt(system, SOLVERS["paper"], [recorder]).weights, "messages" in recorder.trace["update"]
 
 
-def test_with_a_stored_k_ranks_exchange_nothing(tmp_path):
-    (first, of_first), (second, of_second) = on_ranks(2, tmp_path, by_a_stored_k)
+def test_with_a_stored_k_ranks_exchange_nothing(of_two):
+    (first, of_first), (second, of_second) = (found for _, found, _ in of_two)
     assert torch.equal(first, second) and not of_first and not of_second
 
 
@@ -259,5 +268,5 @@ def stopped() -> tuple:
     return solution.epochs, str(solution.stop_reason)
 
 
-def test_a_stop_requested_on_rank_0_ends_all_ranks_after_the_epoch(tmp_path):
-    assert on_ranks(2, tmp_path, stopped) == [(1, "stopped")] * 2
+def test_a_stop_requested_on_rank_0_ends_all_ranks_after_the_epoch(of_two):
+    assert [found for _, _, found in of_two] == [(1, "stopped")] * 2
