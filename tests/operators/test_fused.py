@@ -23,10 +23,6 @@ pytest.importorskip("triton", reason="Triton is for Linux: pip install 'apviz[gp
 #: the largest error allowed, relative to the largest number
 ALLOWED = {"float32": 1e-5, "float64": 1e-12}
 ROOT = __file__.rsplit("/tests/", 1)[0]
-KERNELS = (
-    "matern12", "matern32", "matern52", "rbf", "ard", "rational-quadratic", "periodic", "polynomial", "piecewise-0",
-    "piecewise-2", "piecewise-0 of one input", "sum", "product", "with-white", "sum-of-products",
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +41,10 @@ def measured() -> dict[str, dict[str, float]]:
     return found
 
 
-@pytest.mark.parametrize("dtype", ALLOWED)
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("what", ["columns", "columns of one side", "block", "rows", "cross", "derivatives"])
+@pytest.mark.parametrize(
+    ("dtype", "kernel", "what"),
+    [(dtype, name, what) for dtype in ALLOWED for name in fused_cases.CASES for what in fused_cases.whats(name, dtype)],
+)
 def test_the_fused_engine_agrees_with_the_textbook(measured, dtype, kernel, what):
     assert measured[f"{dtype} {kernel}"][what] < ALLOWED[dtype]
 
