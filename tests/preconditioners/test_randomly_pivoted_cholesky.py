@@ -1,3 +1,5 @@
+import collections
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -173,23 +175,21 @@ def chi_square(counts, law, draws):
     return scipy.stats.chisquare(seen, hoped).pvalue
 
 
-@pytest.mark.parametrize("length", [1, 2, 3])
-def test_rejection_sampling_draws_pivots_by_the_sequential_law(length):
+def test_rejection_sampling_draws_pivots_by_the_sequential_law():
     # close pairs, so that most second proposals are rejected and the law is far from uniform
     x = np.array([0.0, 0.05, 0.1, 1.0, 1.3, 3.0])[:, None]
-    counting, draws = make(x, RBF(lengthscale=0.5, outputscale=2.0)), 3000
-    counts = {}
-    for seed in range(draws):
-        pivots = tuple(pivots_of(factor_of(Patient(counting.uncounted), length, seed), 2.0))
-        counts[pivots] = counts.get(pivots, 0) + 1
-    law = sequential_law(noise_free(counting), length)
-    assert set(counts) <= set(law) and abs(sum(law.values()) - 1) < 1e-12
-    if length == 1:
-        np.testing.assert_allclose(list(law.values()), 1 / 6)  # for a stationary kernel, the first pivot is uniform
-    assert chi_square(counts, law, draws) > 1e-3
-    if length == 2:  # the test has power: it rejects pairs drawn independently of the kernel
-        pairs = {(i, j): 1 / 30 for i in range(6) for j in range(6) if i != j}
-        assert chi_square(counts, pairs, draws) < 1e-100
+    counting, draws = make(x, RBF(lengthscale=0.5, outputscale=2.0)), 1500
+    drawn = [tuple(pivots_of(factor_of(Patient(counting.uncounted), 3, seed), 2.0)) for seed in range(draws)]
+    for length in (1, 2, 3):
+        counts = collections.Counter(pivots[:length] for pivots in drawn)
+        law = sequential_law(noise_free(counting), length)
+        assert set(counts) <= set(law) and abs(sum(law.values()) - 1) < 1e-12
+        if length == 1:
+            np.testing.assert_allclose(list(law.values()), 1 / 6)  # of a stationary kernel: the first pivot is uniform
+        assert chi_square(counts, law, draws) > 1e-3
+        if length == 2:  # the test has power: it rejects pairs drawn independently of the kernel
+            pairs = {(i, j): 1 / 30 for i in range(6) for j in range(6) if i != j}
+            assert chi_square(counts, pairs, draws) < 1e-100
 
 
 def test_the_expected_trace_error_satisfies_the_bound_of_chen_epperly_tropp_and_webber():
