@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import multiprocessing
 import os
@@ -46,14 +47,14 @@ def test_training_with_many_probes_agrees_with_gpytorch_by_cholesky():
     model = ExactGP(x, y, likelihood).double().train()
     adam = torch.optim.Adam(model.parameters(), lr=0.1)
     objective = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
-    for _ in range(20):
+    for _ in range(10):
         adam.zero_grad()
         (-objective(model(x), y)).backward()
         adam.step()
     exact = [model.mean_module.constant.item(), likelihood.noise.item(), model.covar_module.outputscale.item()]
     exact += model.covar_module.base_kernel.lengthscale.flatten().tolist()
-    found = training(steps=20, probes=3000).run()
-    np.testing.assert_allclose(values(found), exact, rtol=0.02)
+    found = training(steps=10, probes=1000).run()
+    np.testing.assert_allclose(values(found), exact, rtol=0.01)
 
 
 @pytest.mark.parametrize(
@@ -184,15 +185,28 @@ def test_a_training_killed_after_its_last_step_still_marks_kappa_as_exact(tmp_pa
     assert found["step"]["kappa"].attrs["is_estimate"] is False
 
 
+@pytest.fixture(scope="module")
+def trained_with():
+    """Return a function that trains with the compiled engine or without, once for both directions of a test."""
+
+    @functools.cache
+    def trained(solver, built, **settings):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(native, "is_built", lambda *_: built)
+            return values(training(solver=solver, **settings).run())
+
+    return trained
+
+
 @only_on_the_cpu("the compiled engine runs there")
 @pytest.mark.parametrize("begun_with", [False, True], ids=["without", "with"])
 @pytest.mark.parametrize(
     "solver",
-    [CHOLESKY, apviz.AlternatingProjection(block_size=30, partition=KDTree(overlap=0.5), tol=1e-8)],
+    [CHOLESKY, apviz.AlternatingProjection(block_size=30, partition=KDTree(overlap=0.5), tol=1e-3)],
     ids=["exact", "ap"],
 )
 def test_a_training_resumes_with_the_engine_that_it_began_with_to_the_same_bits(
-    tmp_path, monkeypatch, begun_with, solver
+    tmp_path, monkeypatch, begun_with, solver, trained_with
 ):
     class Built(apviz.TrainingHook):  # another process builds the engine, or removes it
         def on_step(self, step, settings):
@@ -208,11 +222,9 @@ def test_a_training_resumes_with_the_engine_that_it_began_with_to_the_same_bits(
         pytest.skip("no C++ compiler on this machine")
     # n is large enough for the engines to differ in the last digits on every processor
     settings = {"solver": solver, "kernel": "matern52", "n": 200}
-    monkeypatch.setattr(native, "is_built", lambda *_: not begun_with)
-    by_the_other = values(training(**settings).run())
+    want = trained_with(built=begun_with, **settings)
+    assert (want != trained_with(built=not begun_with, **settings)).any()
     monkeypatch.setattr(native, "is_built", lambda *_: begun_with)
-    want = values(training(**settings).run())
-    assert (want != by_the_other).any()
     with pytest.raises(KeyboardInterrupt):
         training(tmp_path / "t.zarr", **settings).run([Enough()])
     np.testing.assert_array_equal(values(training(**settings).run([Built()])), want)
@@ -289,7 +301,7 @@ class StopAtStep(apviz.Hook):
 
 @pytest.mark.parametrize("error", [None, KeyboardInterrupt()], ids=["a stop", "Ctrl-C"])
 def test_steps_before_a_stop_or_ctrl_c_are_kept_and_the_training_can_resume(tmp_path, error):
-    solver = apviz.AlternatingProjection(block_size=20, tol=1e-4)
+    solver = apviz.AlternatingProjection(block_size=20, tol=1e-2)
     cut = training(tmp_path / "t.zarr", solver=solver)
     if error:
         with pytest.raises(KeyboardInterrupt):
@@ -363,7 +375,7 @@ def test_the_noise_has_settled_once_it_stays_within_a_hundredth_for_five_steps_u
 
 def test_a_long_training_reports_that_the_noise_has_settled(caplog):
     caplog.set_level("INFO", "apviz")
-    trained = training(steps=120, probes=200)
+    trained = training(steps=80, probes=50)
     trained.run()
     said = [int(step) for step in re.findall(r"has settled at step (\d+)", caplog.text)]
     noise = np.append(trained.trace["step"]["noise"].values, trained.hyperparameters.noise)
