@@ -27,7 +27,7 @@ KERNELS = {
                 lambda x, z: rbf(x, z, 0.8) * periodic(x[:, 1:], z[:, 1:], 1.0, 0.7)),
     "white": (RBF(lengthscale=0.4) + White(outputscale=0.2), lambda x, z: rbf(x, z, 0.4) + 0.2 * equal(x, z)),
 }  # fmt: skip
-NOISE, MEAN, COUNT = 0.05, 0.6, 2000
+NOISE, MEAN, COUNT, FEATURES = 0.05, 0.6, 1000, 4000
 
 
 def data(n=60, m=12, seed=0):
@@ -51,13 +51,15 @@ def test_the_moments_of_many_samples_agree_with_the_posterior_by_dense_algebra(n
     mean = MEAN + c.T @ np.linalg.solve(k, y - MEAN)
     prior = formula(z, z)
     covariance = prior - c.T @ np.linalg.solve(k, c)
-    values = posterior(kernel).samples(COUNT, features=8000)(z).numpy()
+    values = posterior(kernel).samples(COUNT, features=FEATURES)(z).numpy()
     assert values.shape == (COUNT, len(z))
     deviation = np.sqrt(np.diag(covariance))
     assert (np.abs(values.mean(0) - mean) < 5 * deviation / np.sqrt(COUNT)).all()
     # the error of sampling, and that of the random features
     scale = np.outer(deviation, deviation)
-    bound = 6 * scale / np.sqrt(COUNT) + 3 * np.sqrt(np.outer(np.diag(prior), np.diag(prior)) * scale) / np.sqrt(8000)
+    bound = 6 * scale / np.sqrt(COUNT) + 3 * np.sqrt(np.outer(np.diag(prior), np.diag(prior)) * scale) / np.sqrt(
+        FEATURES
+    )
     assert (np.abs(np.cov(values.T) - covariance) < bound).all()
 
 
@@ -85,7 +87,7 @@ def test_the_moments_agree_with_noise_per_row():
     noises = np.where(np.arange(len(x)) % 2, 1.0, 0.01)
     c, k = formula(x, z), formula(x, x) + np.diag(noises)
     covariance = formula(z, z) - c.T @ np.linalg.solve(k, c)
-    samples = posterior(kernel, noises=noises).samples(COUNT, features=8000)
+    samples = posterior(kernel, noises=noises).samples(COUNT, features=FEATURES)
     mean = MEAN + c.T @ np.linalg.solve(k, y - MEAN)
     values, deviation = samples(z).numpy(), np.sqrt(np.diag(covariance))
     assert (np.abs(values.mean(0) - mean) < 5 * deviation / np.sqrt(COUNT)).all()
