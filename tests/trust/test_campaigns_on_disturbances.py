@@ -14,7 +14,10 @@ from tests.trust import install, interrupt, journey, kill, long, memory, write
 from tests.trust.slices import first_of
 
 
-@pytest.mark.parametrize("kind", [pytest.param("training", marks=pytest.mark.slow), "solve", "two solves"])
+# of two solves at once, `tests/tracing/test_locks.py` shows in every run that one raises
+@pytest.mark.parametrize(
+    "kind", ["solve", *(pytest.param(k, marks=pytest.mark.slow) for k in ("training", "two solves"))]
+)
 def test_a_killed_run_keeps_flushed_rows_and_resumes_and_one_of_two_raises(kind):
     verdict = kill.judge(first_of(kill, kind))
     assert not verdict.is_wrong, verdict.said
@@ -73,7 +76,7 @@ QUICK = ("solve", "training resumes", "note", "save a model")
 )
 def test_whatever_write_fails_a_solve_continues_and_no_partial_file_looks_complete(name):
     seeds = [seed for seed in range(300) if seed % len(write.SCENARIOS) == list(write.SCENARIOS).index(name)]
-    for seed in seeds[1:3]:
+    for seed in seeds[1:2] if name in QUICK else seeds[1:3]:
         verdict = write.judge(seed)
         assert not verdict.is_wrong, f"{seed}: {verdict.said}"
 
@@ -86,7 +89,7 @@ def test_the_campaign_finds_disk_failures_without_a_warning(monkeypatch):
 @pytest.mark.parametrize("name", ["solve by overlapping", "training", "predict", "a system"])
 def test_too_little_memory_gives_a_message_and_objects_stay_usable(name):
     of_it = [seed for seed in range(600) if memory.case(seed) == (name, 0)]
-    for seed in of_it[:12:4]:
+    for seed in of_it[:8:4]:
         verdict = memory.judge(seed)
         assert not verdict.is_wrong, f"{seed}: {verdict.said}"
 
@@ -107,7 +110,7 @@ def test_the_campaign_finds_raw_errors_of_an_allocator(monkeypatch):
 @pytest.mark.parametrize("what", ["line", "timer", "raising hook", "writing hook", "threads"])
 def test_whatever_disturbs_a_solve_the_next_equals_that_of_a_fresh_process(what):
     of_it = [seed for seed in range(200) if interrupt.case(seed).what == what and not interrupt.case(seed).trains]
-    for seed in of_it[:2]:
+    for seed in of_it[:1]:
         verdict = interrupt.judge(seed)
         assert not verdict.is_wrong, f"{seed}: {verdict.said}"
 
