@@ -165,7 +165,7 @@ def test_ctrl_c_at_any_line_of_the_recorder_loses_nothing_and_leaves_a_complete_
         def on_update(self, update):
             self.seen = update.number
 
-    for k in range(first, 1000, 12 * 3):
+    for k in range(first, 600, 12 * 3):
         recorder, last, before = apviz.Recorder(), Arm(), sys.gettrace()
         try:
             with pytest.raises(KeyboardInterrupt):
@@ -194,7 +194,7 @@ class LimitFiles(apviz.Hook):
 def solve_on_a_full_disk(path, said, limits):
     flush_after_every_epoch()
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    system, solver, recorder = a_solve(path, epochs=20)
+    system, solver, recorder = a_solve(path, epochs=12)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         solution = apviz.solve(system, solver, [LimitFiles(limits), recorder])
@@ -207,9 +207,9 @@ def solve_on_a_full_disk(path, said, limits):
     "limits",
     [
         {0: 3000},  # from the start
-        {10: 3000},
-        {10: 40_000},
-        {10: 12_000, 15: 900},  # the consolidated metadata fail first, then the chunks
+        {6: 3000},
+        {6: 40_000},
+        {6: 12_000, 9: 900},  # the consolidated metadata fail first, then the chunks
     ],
     ids=str,
 )
@@ -219,7 +219,7 @@ def test_a_full_disk_causes_one_warning_and_the_solve_continues(tmp_path, limits
     process.join()
     # 40,000 bytes are enough for a trace this short
     assert (stop_reason, warned, updates, status) == (
-        apviz.StopReason.MAX_EPOCHS, limits != {10: 40_000}, 200, "finished",
+        apviz.StopReason.MAX_EPOCHS, limits != {6: 40_000}, 120, "finished",
     )  # fmt: skip
     if 0 in limits:
         assert os.listdir(tmp_path) == []  # no partial trace is left
