@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from itertools import product
 
 import numpy as np
@@ -16,6 +17,7 @@ from apviz.dashboard.jobs.comparison_job import ComparisonJob
 from apviz.dashboard.pages.replay.page import CHOOSE, Replay
 from apviz.dashboard.pages.replay.side import function_table, matching_update, rows_table
 from apviz.dashboard.settings.recording import RecordChoice
+from apviz.dashboard.store.runs_folder import RunsFolder
 from tests.dashboard.visiting import drawn, visitor
 
 
@@ -36,9 +38,26 @@ def record(shared, snapshots=5, **settings):
     return job.done[0]
 
 
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """Return a folder with a solve by projections and one by CG, and their names."""
+    folder = tmp_path_factory.mktemp("recorded")
+    shared = visitor(folder, rhs=2)
+    shared.system.dataset, shared.system.n = "china-profile", 120
+    return folder, [record(shared, method=method) for method in ("ap", "cg")]
+
+
 @pytest.fixture
-def page(shared):
-    record(shared)
+def both(recorded, shared):
+    """Return the names of the two solves, in the folder of the test."""
+    for name in recorded[1]:
+        shutil.copytree(RunsFolder(recorded[0]).path_of(name), shared.runs.path_of(name))
+    return recorded[1]
+
+
+@pytest.fixture
+def page(recorded, shared):
+    shutil.copytree(RunsFolder(recorded[0]).path_of(recorded[1][0]), shared.runs.path_of(recorded[1][0]))
     page = Replay(shared)
     page.main()
     page.open()
@@ -119,8 +138,8 @@ def test_a_missing_run_in_the_address_is_reported(page):
     assert "there is no run lost with pictures" in page._bar._text.object and page.choice.other == ""
 
 
-def test_the_tables_contain_every_row_and_the_function_on_its_grid(shared):
-    trace = shared.runs.open(record(shared))
+def test_the_tables_contain_every_row_and_the_function_on_its_grid(recorded):
+    trace = RunsFolder(recorded[0]).open(recorded[1][0])
     table = rows_table(trace, 2)
     np.testing.assert_array_equal(table["residual after update 2"], trace["snapshot"]["residual"][2])
     assert list(table.columns) == ["row", "input 1", "block", "target", "residual after update 2"]
@@ -128,9 +147,9 @@ def test_the_tables_contain_every_row_and_the_function_on_its_grid(shared):
 
 
 @pytest.fixture
-def pair(shared):
+def pair(shared, both):
     """Return the page with a solve by projections and one by CG, and their traces."""
-    first, second = record(shared, method="ap"), record(shared, method="cg")
+    first, second = both
     page = Replay(shared)
     page.main()
     page.choice.param.update(run=first, other=second)
@@ -163,8 +182,8 @@ def test_two_maps_begin_at_one_height_though_their_titles_differ(pair):
     assert left.chart.level_with == ""
 
 
-def test_a_second_solve_has_at_most_the_work_seconds_or_number_of_an_update(shared):
-    ap, cg = (shared.runs.open(record(shared, method=method)) for method in ("ap", "cg"))
+def test_a_second_solve_has_at_most_the_work_seconds_or_number_of_an_update(recorded):
+    ap, cg = (RunsFolder(recorded[0]).open(name) for name in recorded[1])
     for same, update in product(("work", "seconds", "update"), (1, 3, 5)):
         most = float(ap["update"][same].sel(update=update)) * (1 + 1e-9)
         costs = zip(cg["update"]["update"].values, cg["update"][same].values, strict=True)
