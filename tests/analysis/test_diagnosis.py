@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -14,6 +15,20 @@ from apviz.analysis.diagnosis.limits import share
 from apviz.partitions import PrincipalAxisTree, with_overlap
 from apviz.solvers import Skeletons
 from tests.analysis.problems import N, dense_matrix, recorded, system
+
+
+@functools.cache
+def _solved(solver, noise, lengthscale, columns):
+    return recorded(system(noise, lengthscale, columns=columns), solver)
+
+
+def solved(solver, noise, lengthscale=0.3, columns=1):
+    """Return a copy of a solve that several tests diagnose."""
+    return apviz.Trace(_solved(solver, noise, lengthscale, columns).tree.copy(deep=True))
+
+
+GRADIENTS = apviz.ConjugateGradient(tol=1e-3)
+BLOCKS = apviz.AlternatingProjection(block_size=60, tol=1e-3, max_epochs=100)
 
 
 def test_a_run_that_converged_quickly_is_left_alone():
@@ -89,16 +104,16 @@ def test_passes_that_cost_much_of_the_work_are_reported():
 
 
 def test_noise_far_below_the_outputscale_is_named():
-    found = diagnose(recorded(system(noise=1e-4), apviz.ConjugateGradient(tol=1e-3)))
+    found = diagnose(solved(GRADIENTS, 1e-4))
     assert found.limit is Limit.NOISE and found.change == {"noise": 1e-3} and "σ² = 0.0001" in found.evidence
 
 
 def test_neighbouring_blocks_and_a_margin_are_advised_if_blocks_undo_each_others_work():
-    problem, slow = system(0.03, 0.2, columns=2), apviz.AlternatingProjection(block_size=60, tol=1e-3, max_epochs=100)
-    before = recorded(problem, slow)
+    before = solved(BLOCKS, 0.03, 0.2, columns=2)
     found = diagnose(before)
     assert found.limit is Limit.BLOCKS and "blocks, removes only" in found.evidence
-    after = recorded(problem, dataclasses.replace(slow, **with_overlap(found.change)))
+    better = dataclasses.replace(BLOCKS, **with_overlap(found.change))
+    after = recorded(system(0.03, 0.2, columns=2), better)
     assert float(after["epoch"]["work"][-1]) < 0.5 * float(before["epoch"]["work"][-1])
 
 
@@ -107,7 +122,7 @@ def test_every_change_is_a_setting_that_exists():
     for trace in (
         recorded(system(0.01), apviz.AlternatingProjection(block_size=20, tol=1e-4, max_epochs=60)),
         recorded(system(0.01), apviz.ConjugateGradient(tol=1e-3)),
-        recorded(system(1e-4), apviz.ConjugateGradient(tol=1e-3)),
+        solved(GRADIENTS, 1e-4),
     ):
         assert set(with_overlap(diagnose(trace).change)) <= fields
 
@@ -135,7 +150,7 @@ def test_a_higher_cap_is_advised_at_which_the_solve_converges():
 
 
 def test_an_epoch_that_keeps_almost_all_of_the_residual_is_not_reported_as_a_hundred_percent():
-    trace = recorded(system(0.03, 0.2), apviz.AlternatingProjection(block_size=60, tol=1e-3, max_epochs=25))
+    trace = solved(dataclasses.replace(BLOCKS, max_epochs=30), 0.03, 0.2)
     for factor, words in ((0.999, "by less than 0.5%"), (1.001, "does not lower the whole residual")):
         residual = 0.5 * factor ** np.arange(trace["epoch"].sizes["epoch"])
         trace.tree["epoch"] = trace["epoch"].assign(residual=("epoch", residual))
@@ -152,14 +167,14 @@ def test_proposed_numbers_are_round():
 
 
 def test_noise_is_advised_for_a_run_without_noise():
-    trace = recorded(system(1e-4), apviz.ConjugateGradient(tol=1e-3))
+    trace = solved(GRADIENTS, 1e-4)
     trace.attrs["noise"] = 0.0
     assert diagnose(trace).change["noise"] > 0
 
 
 def test_the_diagnosis_of_a_slow_run_names_a_far_faster_one_on_the_same_system():
     problem = system(0.03, 0.2, columns=2)
-    slow = recorded(problem, apviz.AlternatingProjection(block_size=60, tol=1e-3, max_epochs=100))
+    slow = solved(BLOCKS, 0.03, 0.2, columns=2)
     quick = recorded(problem, apviz.Cholesky(tol=1e-3))
     work = float(quick["epoch"]["work"][-1])
     assert f"Cholesky converged on the same system after {work:.3g} work" in diagnose(slow, [slow, quick]).evidence
@@ -196,7 +211,7 @@ def test_a_share_is_shown_as_all_or_nothing_only_if_it_is_exactly_so():
 
 
 def test_a_run_without_a_description_of_the_data_is_diagnosed_too():
-    trace = recorded(system(0.03, 0.2), apviz.AlternatingProjection(block_size=60, tol=1e-3, max_epochs=30))
+    trace = solved(dataclasses.replace(BLOCKS, max_epochs=30), 0.03, 0.2)
     bare = apviz.Trace(trace.tree.copy(deep=True))
     for name in ("distinct_rows", "input_spreads", "zero_right_hand_sides", "nearest_correlation", "signal"):
         del bare.attrs[name]
