@@ -95,7 +95,7 @@ def test_the_error_of_approximate_products_counts_against_the_claim(solver, size
 
 @pytest.mark.parametrize("noise", [1e-4, 1e-2, 1.0])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_claim_by_approximate_products_is_false(seed, dtype, noise):
     rng = np.random.default_rng([seed, 7])
     system = system_of(seed, 10.0 ** rng.uniform(-10, -4), noise, dtype)
@@ -130,9 +130,14 @@ def test_a_trace_says_how_its_residual_is_known():
     assert trace.residual_in_words().endswith("(sampled)")
 
 
-@pytest.mark.parametrize("kernel", [apviz.Matern12, apviz.Matern32, apviz.Matern52, apviz.RBF])
-@pytest.mark.parametrize("d", [1, 2, 3])
-@pytest.mark.parametrize("noise", [1e-3, 0.1])
+@pytest.mark.parametrize(
+    ("d", "kernel", "noise"),  # every pair of two of them
+    [
+        (d, kernel, (1e-3, 0.1)[(d + place) % 2])
+        for d in (1, 2, 3)
+        for place, kernel in enumerate([apviz.Matern12, apviz.Matern32, apviz.Matern52, apviz.RBF])
+    ],
+)
 def test_fourier_products_claim_no_convergence_that_is_false(d, kernel, noise):
     rng = np.random.default_rng([d, int(1e4 * noise)])
     x = torch.from_numpy(rng.uniform(size=(500, d)))
