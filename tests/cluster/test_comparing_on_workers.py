@@ -1,4 +1,4 @@
-"""Comparisons on workers give the same traces as one process, whatever is killed meanwhile."""
+"""Tasks and comparisons on two workers: the same results and traces as in one process, whatever is killed meanwhile."""
 
 from __future__ import annotations
 
@@ -20,11 +20,82 @@ import xarray as xr
 
 import apviz
 from apviz import comparison
+from apviz.cluster import Here, Task
 from apviz.comparison import Recording, compare, compare_on
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.memory import keep_below
 from apviz.places import place_of
 from tests.cluster import small_solves as small
+
+# --- tasks ------------------------------------------------------------------------------------------------------------
+
+
+def results(done):
+    return {each.task.name: each.result for each in done}
+
+
+def test_tasks_run_in_parallel_processes_with_shared_data_and_their_share_of_threads(two_workers):
+    tasks = [Task(f"sleeps {k}", partial(small.sleeps, 0.3)) for k in range(4)]
+    assert len(set(results(two_workers.run(tasks)).values()) - {os.getpid()}) == 2
+    (done,) = two_workers.run([Task("who", small.whoami)], shared={"of": "all"})
+    assert done.result[0] != os.getpid() and done.result[1] == {"of": "all"} and done.worker.startswith("tcp://")
+    (done,) = two_workers.run([Task("threads", small.threads)])
+    assert done.result == 1  # OMP_NUM_THREADS of the tests
+
+
+def test_an_error_of_one_task_does_not_end_the_others_locally_and_on_workers(two_workers):
+    for place in (Here(), two_workers):
+        done = {each.task.name: each for each in place.run([Task("fails", small.fails), Task("who", small.whoami)])}
+        assert done["fails"].error == "blocks must be smaller" and done["fails"].result is None
+        assert done["who"].result is not None and not done["who"].error
+
+
+def test_network_failures_are_retried(two_workers, tmp_path):
+    (done,) = two_workers.run([Task("fails at first", small.fails_at_first)], tmp_path)
+    assert (done.result, done.error) == ("done", "")
+    assert os.listdir(tmp_path) == ["tried"]
+
+
+@pytest.fixture
+def unseen(tmp_path):
+    """Return a folder under a name that other processes cannot open."""
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    yield Path(f"/proc/self/fd/{descriptor}")
+    os.close(descriptor)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's /proc")
+def test_files_of_workers_without_the_folder_are_sent_back_and_to_tasks_that_need_them(two_workers, unseen):
+    tasks = [
+        Task("writes", partial(small.writes, "a.txt", "of the first")),
+        Task("reads", partial(small.reads_file, "a.txt"), needs=("writes",)),
+    ]
+    for done in two_workers.run(tasks, unseen):
+        if done.task.name == "writes":
+            assert (done.came_back / "a.txt").read_text() == "of the first"
+        else:
+            # the given file is not sent back again
+            assert done.result == "of the first" and not done.came_back
+    assert os.listdir(unseen) == []
+
+
+def test_a_task_whose_dependency_failed_reports_it(two_workers, tmp_path):
+    tasks = [Task("fails", small.fails), Task("reads", partial(small.reads_file, "a"), needs=("fails",))]
+    done = {each.task.name: each.error for each in two_workers.run(tasks, tmp_path)}
+    assert done["reads"] == "a task that it needs failed: blocks must be smaller"
+
+
+def test_an_error_about_a_missing_data_file_on_a_worker_states_where_it_searched(two_workers, tmp_path):
+    (done,) = two_workers.run([Task("reads", partial(small.reads, "3droad"))], tmp_path)
+    assert f"the worker {done.worker} does not see the file of its data (APVIZ_DATA is " in done.error
+
+
+def test_a_store_that_workers_cannot_reach_is_written_by_the_client(two_workers):
+    (done,) = two_workers.run([Task("writes", partial(small.writes, "a.txt", "text"))], place_of("memory://asked/runs"))
+    assert done.result == "a.txt" and not fsspec.filesystem("memory").find("/asked")
+
+
+# --- comparisons ------------------------------------------------------------------------------------------------------
 
 SOLVERS = [small.ap(20), small.ap(20, rule="random"), apviz.ConjugateGradient(tol=1e-8), apviz.Cholesky()]
 
