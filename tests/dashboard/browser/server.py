@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,6 +25,21 @@ ENDLESS = {
     "n": 600, "source": "by hand", "lengthscale": 0.5, "noise": 1e-5, "dtype": "float64", "methods": "ap",
     "rules": "cyclic", "block_sizes": 60, "tol": 1e-14, "max_epochs": 100_000,
 }  # fmt: skip
+#: the verdict on the best converged run
+COST = re.compile(r"solved it in [\d.e-]+ (s|min)")
+#: finds boxes whose content is too wide; tabs and tables may scroll sideways
+TOO_NARROW = """() => {
+    const found = [], look = root => {
+        for (const each of root.querySelectorAll("*")) {
+            if (each.shadowRoot) look(each.shadowRoot);
+            const scrolls = each.matches("html, main") || ["auto", "scroll"].includes(getComputedStyle(each).overflowX);
+            if (scrolls && !each.matches(".MuiTabs-scroller, .scroll") && each.scrollWidth > each.clientWidth + 1)
+                found.push(`${each.localName} ${each.className}: ${each.scrollWidth} in ${each.clientWidth} pixels`);
+        }
+    };
+    look(document);
+    return found;
+}"""
 
 
 class Server:

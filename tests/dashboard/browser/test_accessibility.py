@@ -11,8 +11,7 @@ import pytest
 import apviz
 from apviz.dashboard import entrance, login
 from apviz.dashboard.pages import PAGES
-from tests.dashboard.browser.server import SHOWN, WITH_BLOCKS, Server
-from tests.dashboard.browser.test_first_look import TOO_NARROW
+from tests.dashboard.browser.server import SHOWN, TOO_NARROW, WITH_BLOCKS, Server
 from tests.dashboard.screenshots import wait_until_quiet
 
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")

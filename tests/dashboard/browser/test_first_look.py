@@ -2,71 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-import apviz
 from apviz.dashboard.pages import PAGES
 from tests.dashboard.browser.pointer import click, hover
-from tests.dashboard.browser.server import SHOWN, WITH_BLOCKS
+from tests.dashboard.browser.server import COST, SHOWN, TOO_NARROW, WITH_BLOCKS
 
-CURVES = ("Residual.", "Test error", "Error in the K-norm")
-WITH_MOMENTS = (*CURVES, "Which block", "Residual on each block")
-#: the verdict on the best converged run
-COST = re.compile(r"solved it in [\d.e-]+ (s|min)")
-METHODS = [solver.method for solver in (apviz.AlternatingProjection(rule="cyclic"), apviz.ConjugateGradient())]
 #: a system on which projections take too long to wait for
 NEARLY_SINGULAR = {
     "source": "by hand", "lengthscale": 0.5, "noise": 1e-5, "dtype": "float64", "tol": 1e-14, "max_epochs": 100_000,
 }  # fmt: skip
-#: finds boxes whose content is too wide; tabs and tables may scroll sideways
-TOO_NARROW = """() => {
-    const found = [], look = root => {
-        for (const each of root.querySelectorAll("*")) {
-            if (each.shadowRoot) look(each.shadowRoot);
-            const scrolls = each.matches("html, main") || ["auto", "scroll"].includes(getComputedStyle(each).overflowX);
-            if (scrolls && !each.matches(".MuiTabs-scroller, .scroll") && each.scrollWidth > each.clientWidth + 1)
-                found.push(`${each.localName} ${each.className}: ${each.scrollWidth} in ${each.clientWidth} pixels`);
-        }
-    };
-    look(document);
-    return found;
-}"""
-
-
-def test_the_first_page_shows_a_finished_comparison_without_external_links(visit):
-    someone = visit().go()
-    names = someone.chart("Residual.").evaluate("chart => chart.data.map(each => each.name).join()")
-    assert "Alternating projection (greedy, b = 50)" in names and "CG + pivoted Cholesky" in names
-    assert someone.tab.locator("[role=figure]:has(.main-svg)").locator(SHOWN).count() == 1
-    # the best run, which is selected first, may have no blocks
-    rows = someone.tab.get_by_role("table", name="Runs, the best first").get_by_role("row")
-    rows.filter(has_text="greedy, b = 50").get_by_text("Converged").click()
-    someone.press("Diagnosis and more charts")
-    for heading in (*WITH_MOMENTS, "κ and κ′"):
-        someone.chart(heading)
-    someone.says("Diagnosis of")
-    someone.tab.get_by_role("table", name="Runs, the best first").get_by_role("row").nth(3).wait_for()
-    titles = someone.tab.locator(".modebar-btn").evaluate_all("buttons => buttons.map(each => each.dataset.title)")
-    assert "Download plot as a PNG" in titles and not [title for title in titles if "hare" in title or "loud" in title]
-
-
-@pytest.mark.parametrize("width", [390, 1440])
-def test_the_verdict_and_the_first_chart_are_there_before_the_controls(visit, server, width):
-    early = visit(width, 900)
-    early.server_may_go = True  # the browser reports the scripts that it does not get
-    early.tab.route(re.compile(r"bokeh|panel"), lambda route: route.abort())
-    early.tab.goto(server.address({}))
-    assert early.tab.get_by_text(COST).first.is_visible() and early.tab.get_by_role("toolbar").count() == 0
-    colors = "chart => chart._fullData.filter(each => each.mode.includes('lines')).map(each => each.line.color)"
-    chart = early.tab.locator("#apviz-chart:has(.main-svg)")
-    chart.wait_for()
-    assert {apviz.plots.method_color(method) for method in METHODS} <= set(chart.evaluate(colors))
-    assert early.tab.evaluate(TOO_NARROW) == []
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The server: who may connect, and what remains when it is killed."""
+"""The server and its first page: who may connect, and what they see before anything is solved."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from bokeh.util.token import generate_jwt_token, generate_session_id
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 
-from tests.dashboard.browser.server import PATIENCE, Server
+import apviz
+from tests.dashboard.browser.server import COST, PATIENCE, SHOWN, TOO_NARROW, Server
 
 
 def test_an_address_that_others_can_reach_requires_a_login_choice(tmp_path):
@@ -110,3 +111,41 @@ def test_a_password_is_required_and_gives_access(recorded, browser, tmp_path):
         tab.close()
     finally:
         server.kill()
+
+
+# --- the first page ---------------------------------------------------------------------------------------------------
+
+CURVES = ("Residual.", "Test error", "Error in the K-norm")
+WITH_MOMENTS = (*CURVES, "Which block", "Residual on each block")
+METHODS = [solver.method for solver in (apviz.AlternatingProjection(rule="cyclic"), apviz.ConjugateGradient())]
+
+
+def test_the_first_page_shows_a_finished_comparison_without_external_links(visit):
+    someone = visit().go()
+    names = someone.chart("Residual.").evaluate("chart => chart.data.map(each => each.name).join()")
+    assert "Alternating projection (greedy, b = 50)" in names and "CG + pivoted Cholesky" in names
+    assert someone.tab.locator("[role=figure]:has(.main-svg)").locator(SHOWN).count() == 1
+    # the best run, which is selected first, may have no blocks
+    rows = someone.tab.get_by_role("table", name="Runs, the best first").get_by_role("row")
+    rows.filter(has_text="greedy, b = 50").get_by_text("Converged").click()
+    someone.press("Diagnosis and more charts")
+    for heading in (*WITH_MOMENTS, "κ and κ′"):
+        someone.chart(heading)
+    someone.says("Diagnosis of")
+    someone.tab.get_by_role("table", name="Runs, the best first").get_by_role("row").nth(3).wait_for()
+    titles = someone.tab.locator(".modebar-btn").evaluate_all("buttons => buttons.map(each => each.dataset.title)")
+    assert "Download plot as a PNG" in titles and not [title for title in titles if "hare" in title or "loud" in title]
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_the_verdict_and_the_first_chart_are_there_before_the_controls(visit, server, width):
+    early = visit(width, 900)
+    early.server_may_go = True  # the browser reports the scripts that it does not get
+    early.tab.route(re.compile(r"bokeh|panel"), lambda route: route.abort())
+    early.tab.goto(server.address({}))
+    assert early.tab.get_by_text(COST).first.is_visible() and early.tab.get_by_role("toolbar").count() == 0
+    colors = "chart => chart._fullData.filter(each => each.mode.includes('lines')).map(each => each.line.color)"
+    chart = early.tab.locator("#apviz-chart:has(.main-svg)")
+    chart.wait_for()
+    assert {apviz.plots.method_color(method) for method in METHODS} <= set(chart.evaluate(colors))
+    assert early.tab.evaluate(TOO_NARROW) == []
