@@ -175,12 +175,13 @@ def chi_square(counts, law, draws):
     return scipy.stats.chisquare(seen, hoped).pvalue
 
 
-def test_rejection_sampling_draws_pivots_by_the_sequential_law():
+@pytest.mark.parametrize("rank", [2, 3])
+def test_rejection_sampling_draws_pivots_by_the_sequential_law(rank):
     # close pairs, so that most second proposals are rejected and the law is far from uniform
     x = np.array([0.0, 0.05, 0.1, 1.0, 1.3, 3.0])[:, None]
-    counting, draws = make(x, RBF(lengthscale=0.5, outputscale=2.0)), 1500
-    drawn = [tuple(pivots_of(factor_of(Patient(counting.uncounted), 3, seed), 2.0)) for seed in range(draws)]
-    for length in (1, 2, 3):
+    counting, draws = make(x, RBF(lengthscale=0.5, outputscale=2.0)), 3000
+    drawn = [tuple(pivots_of(factor_of(Patient(counting.uncounted), rank, seed), 2.0)) for seed in range(draws)]
+    for length in range(1, rank + 1):
         counts = collections.Counter(pivots[:length] for pivots in drawn)
         law = sequential_law(noise_free(counting), length)
         assert set(counts) <= set(law) and abs(sum(law.values()) - 1) < 1e-12
