@@ -31,6 +31,15 @@ def training(path=None, initial=None, n=80, **settings):
     )
 
 
+@pytest.fixture(scope="module")
+def settled(tmp_path_factory):
+    """Return a training until it has settled, and the path of its trace."""
+    path = tmp_path_factory.mktemp("settled") / "t.zarr"
+    found = training(path)
+    found.run()
+    return found, path
+
+
 def log_likelihood(h, n=80):
     """Return the log marginal likelihood by dense algebra."""
     x, y = (each.numpy() for each in data(n))
@@ -39,20 +48,19 @@ def log_likelihood(h, n=80):
     return -0.5 * (r @ np.linalg.solve(k, r) + np.linalg.slogdet(k)[1] + n * np.log(2 * np.pi))
 
 
-def test_l_bfgs_finds_the_optimum_of_scikit_learn_in_few_evaluations():
+def test_l_bfgs_finds_the_optimum_of_scikit_learn_in_few_evaluations(settled):
     x, y = (each.numpy() for each in data())
     kernel = theirs.ConstantKernel() * theirs.Matern([1.0, 1.0], nu=2.5) + theirs.WhiteKernel()
     model = GaussianProcessRegressor(kernel, alpha=0).fit(x, y - y.mean())
-    found = training()
-    h = found.run()
+    found, h = settled[0], settled[0].hyperparameters
     # ours also fits a mean
     assert log_likelihood(h) > model.log_marginal_likelihood_value_ - 0.05
     assert found.settled_at == found.steps_done < 60
     assert found.trace["step"]["epochs"].sum() < 100
 
 
-def test_at_the_end_no_small_change_of_a_parameter_raises_the_likelihood():
-    h = training().run()
+def test_at_the_end_no_small_change_of_a_parameter_raises_the_likelihood(settled):
+    h = settled[0].hyperparameters
     for name, value in [*h.build_kernel().numbers.items(), ("noise", h.noise)]:
         lower, upper = (at(h, name, value * factor) for factor in (0.99, 1.01))
         most = log_likelihood(h)
@@ -66,10 +74,8 @@ def at(h, name, value):
     return apviz.Hyperparameters.of(h.build_kernel().with_numbers(list(numbers.values())), h.noise, h.mean)
 
 
-def test_the_trace_of_l_bfgs_has_values_that_never_rise_and_the_reason_for_its_end(tmp_path):
-    found = training(tmp_path / "t.zarr")
-    h = found.run()
-    trace = apviz.open_trace(tmp_path / "t.zarr")
+def test_the_trace_of_l_bfgs_has_values_that_never_rise_and_the_reason_for_its_end(settled):
+    h, trace = settled[0].hyperparameters, apviz.open_trace(settled[1])
     check_complete(trace)
     steps, values = trace["step"], trace["step"]["negative_log_likelihood"].values
     first = trace.hyperparameters_at(1)
@@ -82,14 +88,16 @@ def test_the_trace_of_l_bfgs_has_values_that_never_rise_and_the_reason_for_its_e
     assert "L-BFGS no longer increases the likelihood" in found.evidence
 
 
-def test_a_settled_training_does_not_resume_and_an_unfinished_one_resumes_at_its_last_point(tmp_path):
+def test_a_settled_training_does_not_resume_and_an_unfinished_one_resumes_at_its_last_point(settled, tmp_path):
     cut = training(tmp_path / "t.zarr", steps=3)
     cut.run()
     assert cut.steps_done == 3 and cut.trace.outcome == "finished"
     more = training(tmp_path / "t.zarr")
     assert more.steps_done == 3 and more.hyperparameters == cut.hyperparameters
     h = more.run()
-    assert more.steps_done > 3 and log_likelihood(h) == pytest.approx(log_likelihood(training().run()), abs=0.01)
+    assert more.steps_done > 3 and log_likelihood(h) == pytest.approx(
+        log_likelihood(settled[0].hyperparameters), abs=0.01
+    )
     again = training(tmp_path / "t.zarr", steps=1000)
     steps = again.steps_done
     assert again.run() == h and again.steps_done == steps
