@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -12,29 +14,34 @@ from apviz.analysis.diagnosis import Limit, diagnose
 from apviz.partitions import PrincipalAxisTree, with_overlap
 from tests.analysis.problems import other_points, predicting, recorded, system
 
+BLOCKS = apviz.AlternatingProjection(block_size=50, tol=1e-7)
+
+
+@functools.cache
+def _predicted(solver):
+    return recorded(system(), solver, predicting(*other_points()))
+
+
+def predicted(solver):
+    """Return a copy of the trace of a solve of the system that most tests have, with its test error."""
+    return apviz.Trace(_predicted(solver).tree.copy(deep=True))
+
 
 def test_a_tolerance_tighter_than_predictions_need_is_loosened_to_the_flat_part_of_the_error():
     problem = system()
     test_x, test_y = map(torch.as_tensor, other_points())
-    trace = recorded(problem, apviz.AlternatingProjection(block_size=50, tol=1e-7), predicting(test_x, test_y))
+    trace = predicted(BLOCKS)
     found = diagnose(trace)
     assert found.limit is Limit.TOLERANCE
     looser = apviz.solve(problem, apviz.AlternatingProjection(block_size=50, **with_overlap(found.change)))
-    predicted = problem.kernel(test_x, problem.x) @ looser.weights[:, 0]
-    rmse = float((predicted - test_y).square().mean().sqrt())
+    mean = problem.kernel(test_x, problem.x) @ looser.weights[:, 0]
+    rmse = float((mean - test_y).square().mean().sqrt())
     assert rmse == pytest.approx(float(trace["epoch"]["test_rmse"][-1]), rel=0.05)
 
 
 def test_all_runs_of_a_system_are_advised_the_same_tolerance():
     """The headline of a page once advised 0.1, the diagnosis of another of its runs 0.05."""
-    problem, points = system(), predicting(*other_points())
-    several = [
-        recorded(problem, solver, points)
-        for solver in (
-            apviz.AlternatingProjection(block_size=50, tol=1e-7), apviz.ConjugateGradient(tol=1e-7),
-            apviz.Cholesky(),
-        )
-    ]  # fmt: skip
+    several = [predicted(solver) for solver in (BLOCKS, apviz.ConjugateGradient(tol=1e-7), apviz.Cholesky())]
     found = [diagnose(trace, several) for trace in several[:2]]
     alone = [diagnose(trace).change["tol"] for trace in several[:2]]
     assert {each.change["tol"] for each in found} == {min(alone)}
@@ -56,8 +63,8 @@ def test_the_end_of_an_unconverged_run_does_not_judge_its_tolerance():
 
 def test_an_unconverged_run_is_judged_by_a_converged_one_on_the_same_system():
     problem, other = system(), other_points()
-    cut = recorded(problem, apviz.AlternatingProjection(block_size=10, tol=1e-12, max_epochs=150), predicting(*other))
-    exact = recorded(problem, apviz.Cholesky(), predicting(*other))
+    cut = predicted(apviz.AlternatingProjection(block_size=10, tol=1e-12, max_epochs=150))
+    exact = predicted(apviz.Cholesky())
     elsewhere = recorded(system(0.2), apviz.Cholesky(), predicting(*other))
     assert cut.outcome == "max_epochs" and diagnose(cut, [elsewhere]).limit is not Limit.TOLERANCE
     found = diagnose(cut, [elsewhere, exact])
@@ -70,8 +77,7 @@ def test_an_unconverged_run_is_judged_by_a_converged_one_on_the_same_system():
 
 def test_a_looser_tolerance_does_not_end_a_solve_before_its_predictions_are_good():
     """Residuals may rise: the lowest one counts, up to the epoch from which predictions stay good."""
-    problem = system()
-    trace = recorded(problem, apviz.AlternatingProjection(block_size=50, tol=1e-7), predicting(*other_points()))
+    trace = predicted(BLOCKS)
     residual, rmse = trace["epoch"]["residual"].values, trace["epoch"]["test_rmse"].values
     epochs = len(residual)
     assert epochs > 12
