@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import shutil
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -27,10 +29,17 @@ def fitted(n=40, **settings):
     return apviz.GaussianProcess(**{"hyperparameters": GIVEN, "device": DEVICE, **settings}).fit(x, y)
 
 
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "gp.npz"
+    fitted().save(path)
+    return path
+
+
 @pytest.fixture
-def path(tmp_path):
-    fitted().save(tmp_path / "gp.npz")
-    return tmp_path / "gp.npz"
+def path(saved, tmp_path):
+    """Return the file of a fitted model, which the test may change."""
+    return Path(shutil.copy(saved, tmp_path))
 
 
 def predictions(gp):
