@@ -41,12 +41,12 @@ def system_of(**settings) -> apviz.KernelSystem:
 
 
 SOLVERS = {
-    "paper": apviz.AlternatingProjection(block_size=BLOCK, tol=5e-2),
+    "paper": apviz.AlternatingProjection(block_size=BLOCK, tol=0.1),
     "cyclic, overlapping": apviz.AlternatingProjection(
         block_size=BLOCK, rule="cyclic", partition=KDTree(overlap=0.7), tol=1e-6
     ),
     "shuffled, history": apviz.AlternatingProjection(
-        block_size=BLOCK, rule="shuffled", step=Subspace(length=4), tol=5e-2
+        block_size=BLOCK, rule="shuffled", step=Subspace(length=4), tol=0.1
     ),
     "skeletons": overlapping(block_size=60, columns=Skeletons(rank=12, near=250), fallback_rank=0, tol=1e-4),
     # at other tolerances, rounding of 1e-7 changes the number of iterations of CG by one
@@ -58,7 +58,7 @@ SOLVERS = {
     ),
     "Cholesky": apviz.Cholesky(),
     "automatic": apviz.Automatic(tol=1e-6),
-    "a rival": apviz.solvers.CoordinateDescentPlusPlus(block_size=60, tol=1e-3),
+    "a rival": apviz.solvers.CoordinateDescentPlusPlus(block_size=60, tol=1e-2),
 }
 
 
