@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 import html
-import io
 import re
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
 
 from apviz.experiments import EXPERIMENTS, Options, Table
-from apviz.experiments.report import TerminalTable, command, write_experiment_report
+from apviz.experiments.report import command, write_experiment_report
+from tests.experiments.catalogue.test_every_experiment import printed
 from tests.report.test_page import open_page
-
-
-def printed(table: Table, width: int) -> str:
-    console = Console(file=io.StringIO(), width=width)
-    console.print(TerminalTable(table))
-    return console.file.getvalue()
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_no_word_is_broken_or_truncated_in_a_terminal_of_any_width(finished, name):
-    options, rows, _ = finished(name)
-    for table in EXPERIMENTS[name].tables(rows, options):
-        words = {*" ".join([table.title, *table.headings, *(cell for row in table.rows for cell in row)]).split()}
-        for width in range(60, 301, 20):
-            text = printed(table, width)
-            assert max(map(len, text.splitlines())) <= width
-            assert words <= {*text.split()}, width
 
 
 @pytest.mark.parametrize("width", [80, 100, 150, 300])

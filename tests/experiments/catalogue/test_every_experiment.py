@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import html
+import io
+import math
 import platform
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import apviz
-from apviz.experiments import EXPERIMENTS, run
-from apviz.experiments.report import write_experiment_report
+from apviz.experiments import EXPERIMENTS, Table, run
+from apviz.experiments.report import TerminalTable, write_experiment_report
 from apviz.experiments.running import folder_of
 
 NAMES = ("convergence", "rules", "batch-size", "conditioning", "test-time", "training", "predictive-mean",
@@ -144,3 +147,51 @@ def test_the_report_has_the_tables_and_loads_nothing_from_other_hosts(finished, 
             assert all(f">{html.escape(cell)}</td>" in text for cell in row)
     assert "Not complete" not in text
     assert f"apviz experiment {name} --n 200 --dataset china" in text
+
+
+def printed(table: Table, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(TerminalTable(table))
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_word_is_broken_or_truncated_in_a_terminal_of_any_width(finished, name):
+    options, rows, _ = finished(name)
+    for table in EXPERIMENTS[name].tables(rows, options):
+        words = {*" ".join([table.title, *table.headings, *(cell for row in table.rows for cell in row)]).split()}
+        for width in (60, 80, 100, 120, 160, 300):
+            text = printed(table, width)
+            assert max(map(len, text.splitlines())) <= width
+            assert words <= {*text.split()}, width
+
+
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [("convergence", 16), ("rules", 1), ("batch-size", 16), ("test-time", 1), ("predictive-mean", 1), ("flops", 16)],
+)
+def test_the_systems_have_as_many_right_hand_sides_as_in_the_paper(finished, name, columns):
+    options, rows, _ = finished(name)
+    folder = folder_of(EXPERIMENTS[name], options)
+    assert {apviz.open_trace(folder / f"{key}.zarr").attrs["right_hand_sides"] for key in rows} == {columns}
+
+
+def test_a_residual_in_the_table_of_rules_belongs_to_its_epoch(finished, look):
+    options, rows, _ = finished("rules")
+    (table,) = EXPERIMENTS["rules"].tables(rows, options)
+    for key, rule in zip(rows, look.column(table, "rule"), strict=True):
+        trace = apviz.open_trace(folder_of(EXPERIMENTS["rules"], options) / f"{key}.zarr")
+        residual = trace.to_dataframe("epoch")["residual"]
+        assert rule == trace.method.rule
+        shown = [float(cell) for cell in table.rows[look.column(table, "rule").index(rule)][1:]]
+        assert shown == pytest.approx([residual[epoch] for epoch in (1, 2, 4)], rel=5e-3, abs=5.1e-4)
+
+
+def test_all_rules_solve_the_same_system_and_smaller_blocks_have_more_updates(finished):
+    _, rows, _ = finished("rules")
+    assert len({row["block_size"] for row in rows.values()}) == 1
+    options, rows, _ = finished("batch-size")
+    folder = folder_of(EXPERIMENTS["batch-size"], options)
+    sizes = [row["block_size"] for row in rows.values()]
+    blocks = [apviz.open_trace(folder / f"{key}.zarr")["block"].sizes["block"] for key in rows]
+    assert blocks == [math.ceil(200 / size) for size in sizes] and sizes[0] < sizes[1]

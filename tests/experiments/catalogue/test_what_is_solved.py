@@ -14,7 +14,6 @@ import apviz
 from apviz.experiments import EXPERIMENTS, Options, measuring, run, sources
 from apviz.experiments.catalogue import batch_size, convergence, lanczos_rank, test_time
 from apviz.experiments.catalogue.training import GAS_SENSORS_SCHEDULE
-from apviz.experiments.running import folder_of
 
 
 def run_small(name, folder, **options):
@@ -22,37 +21,6 @@ def run_small(name, folder, **options):
     with warnings.catch_warnings(record=True):  # trainings that do not converge warn
         rows = {cell.key: row for cell, row in run(EXPERIMENTS[name], chosen)}
     return EXPERIMENTS[name].tables(rows, chosen)
-
-
-@pytest.mark.parametrize(
-    ("name", "columns"),
-    [("convergence", 16), ("rules", 1), ("batch-size", 16), ("test-time", 1), ("predictive-mean", 1), ("flops", 16)],
-)
-def test_the_systems_have_as_many_right_hand_sides_as_in_the_paper(finished, name, columns):
-    options, rows, _ = finished(name)
-    folder = folder_of(EXPERIMENTS[name], options)
-    assert {apviz.open_trace(folder / f"{key}.zarr").attrs["right_hand_sides"] for key in rows} == {columns}
-
-
-def test_a_residual_in_the_table_of_rules_belongs_to_its_epoch(finished, look):
-    options, rows, _ = finished("rules")
-    (table,) = EXPERIMENTS["rules"].tables(rows, options)
-    for key, rule in zip(rows, look.column(table, "rule"), strict=True):
-        trace = apviz.open_trace(folder_of(EXPERIMENTS["rules"], options) / f"{key}.zarr")
-        residual = trace.to_dataframe("epoch")["residual"]
-        assert rule == trace.method.rule
-        shown = [float(cell) for cell in table.rows[look.column(table, "rule").index(rule)][1:]]
-        assert shown == pytest.approx([residual[epoch] for epoch in (1, 2, 4)], rel=5e-3, abs=5.1e-4)
-
-
-def test_all_rules_solve_the_same_system_and_smaller_blocks_have_more_updates(finished):
-    _, rows, _ = finished("rules")
-    assert len({row["block_size"] for row in rows.values()}) == 1
-    options, rows, _ = finished("batch-size")
-    folder = folder_of(EXPERIMENTS["batch-size"], options)
-    sizes = [row["block_size"] for row in rows.values()]
-    blocks = [apviz.open_trace(folder / f"{key}.zarr")["block"].sizes["block"] for key in rows]
-    assert blocks == [math.ceil(200 / size) for size in sizes] and sizes[0] < sizes[1]
 
 
 def test_the_nll_by_solves_and_at_full_rank_equals_that_of_the_exact_gp(small, monkeypatch, tmp_path):
