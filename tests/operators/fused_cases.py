@@ -122,16 +122,16 @@ def fused(x: Tensor, kernel: apviz.Kernel, dtype: torch.dtype) -> apviz.operator
 
 
 #: what a case computes
-WHATS = ("columns", "columns of one side", "block", "rows", "cross", "derivatives")
+COMPUTED = ("columns", "columns of one side", "block", "rows", "cross", "derivatives")
 
 
-def whats(name: str, dtype: str) -> tuple[str, ...]:
+def computed_with(name: str, dtype: str) -> tuple[str, ...]:
     """Return what is computed with a kernel: all in float32, and in float64, which takes the interpreter longest, every
     kernel and every product, but not every pair of them."""
     if dtype == "float32":
-        return WHATS
-    products = WHATS[:-1]
-    return tuple(products[list(CASES).index(name) % 2 :: 2]) + WHATS[-1:]
+        return COMPUTED
+    products = COMPUTED[:-1]
+    return tuple(products[list(CASES).index(name) % 2 :: 2]) + COMPUTED[-1:]
 
 
 def of_a_kernel(name: str, dtype: torch.dtype) -> dict[str, float]:
@@ -165,7 +165,7 @@ def of_a_kernel(name: str, dtype: torch.dtype) -> dict[str, float]:
         ),
         "derivatives": lambda: max([error(derivatives.inputs, by_inputs), *by_hyperparameters]),
     }
-    return {what: of[what]() for what in whats(name, str(dtype).removeprefix("torch."))}
+    return {what: of[what]() for what in computed_with(name, str(dtype).removeprefix("torch."))}
 
 
 def rows_for(dtype: torch.dtype, single: int, double: int) -> int:
