@@ -48,7 +48,7 @@ def runs():
     traces = {
         "ap": run(projection(block_size=50, max_epochs=300, check_every=5), apviz.PredictionHook(*test)),
         "ap100": run(projection(block_size=100, max_epochs=300)),
-        "cyclic": run(projection(block_size=50, rule="cyclic", max_epochs=300)),
+        "cyclic": run(projection(block_size=50, rule="cyclic", max_epochs=100)),
         "cut": run(projection(block_size=50, rule="random", max_epochs=2)),
         "interrupted": run(projection(block_size=50, rule="shuffled", tol=1e-4), Interrupt()),
         "skeletons": run(
