@@ -102,12 +102,10 @@ def serve(
         return Session(limits, queue, folder, dataset=dataset, lecture=lecture, visitors=visitors).view()
 
     rehearse(view)
-    models = Models(folder.path).folder
-    models.mkdir(exist_ok=True)
+    files = {"models": Models(folder.path).folder}
+    files["models"].mkdir(exist_ok=True)
     with nullcontext() if entrance is None else _listening_at(entrance):
-        server = build_server(
-            view, port, address, origins, limits, basic_auth, files={"models": models}, show=open_browser
-        )
+        server = build_server(view, port, address, origins, limits, basic_auth, files=files, show=open_browser)
     # Return the memory of a session some time after its end. Do not collect here: that would block other visitors.
     pn.state.on_session_destroyed(lambda context: server.io_loop.call_later(limits.tab_seconds, give_back))
     server.start()
