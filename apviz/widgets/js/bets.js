@@ -42,7 +42,8 @@ export class Bet {
     this._bet = bet;
     const isMeant = bet !== "shown" && answer !== null && about === this._about;
     const verdict = isMeant ? `<b>${bet === answer ? "You were right" : "You were wrong"}:</b> ` : "";
-    const words = isOpen || !result ? "" : `${verdict}${result}`;
+    const said = verdict ? result : result?.replace(/^\p{Ll}/u, (letter) => letter.toUpperCase());
+    const words = isOpen || !result ? "" : `${verdict}${said}`;
     if (words !== this._words) this._result.innerHTML = this._words = words;
   }
 }

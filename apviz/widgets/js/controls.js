@@ -51,7 +51,7 @@ export function moved(control, value, places, limit = Infinity) {
 }
 
 /**
- * A row with a control; `show` takes the values of a frame, and `open` plays steps until a value.
+ * A row with a control; `show` takes the values of a frame, `open` plays steps until a value, and `stop` ends it.
  * @param {string} name
  * @param {Control} control
  * @param {import("./state.js").State} state
@@ -59,12 +59,12 @@ export function moved(control, value, places, limit = Infinity) {
  */
 export function controlRow(name, control, state, limitOf) {
   const make = {range: slider, places: slider, choice, steps, switch: toggle}[control.kind];
-  const {input, show, extras = [], open} = make(name, control, state, limitOf);
+  const {input, show, extras = [], open, stop} = make(name, control, state, limitOf);
   const label = element("label", {}, element("span", {class: "name"}), ...extras, input);
   label.firstChild.innerHTML = control.label;
   const explanation = element("p", {class: "explanation"});
   explanation.innerHTML = control.explanation;
-  return {row: element("div", {class: "control", "data-control": name}, label, explanation), show, open};
+  return {row: element("div", {class: "control", "data-control": name}, label, explanation), show, open, stop};
 }
 
 function slider(name, control, state, limitOf) {
@@ -151,7 +151,7 @@ function steps(name, control, state, limitOf) {
   };
   const back = button("‹", "a step back", () => go(-1)),
     on = button("›", "a step on", () => go(1));
-  return {input, show, open, extras: [element("span", {class: "player"}, back, play, on)]};
+  return {input, show, open, stop, extras: [element("span", {class: "player"}, back, play, on)]};
 }
 
 /**

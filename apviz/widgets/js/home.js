@@ -70,6 +70,7 @@ export function mount(place, face, values, {theme = "auto", lecture = false} = {
     controlRow(name, control, state, limitOf),
   ]);
   const presets = presetRow(face, state, () => {
+    for (const [, {stop}] of rows) stop?.();
     view.reset?.();
     state.tell();
   });

@@ -285,8 +285,8 @@ export class KappasView extends View {
     const promised = Object.keys(SIDES).map((side) => `${number(now.kappaPrime(side) * Math.log(1 / SHARE), 3)}`);
     const sees = Object.keys(SIDES).map((side) => (now.couplings[side] ? number(1 / now.couplings[side], 3) : "…"));
     return (
-      `to 1% it takes ${ends(one)}, and ${ends(other)}. Theorem 1 promises κ′ ln 100 = ${promised[0]} and ` +
-      `${promised[1]}, because it assumes the worst residual at every update. 1/λmin(D⁻¹K), where D holds the blocks ` +
+      `to 1% it takes ${ends(one)}, and ${ends(other)}. Theorem 1 promises κ′ ln 100 = ${promised[0]} over ` +
+      `consecutive rows and ${promised[1]} over the k-d tree, because it assumes the worst residual at every update. 1/λmin(D⁻¹K), where D holds the blocks ` +
       `alone, includes the coupling of blocks, by which updates undo each other: ${sees[0]} over consecutive ` +
       `rows, ${sees[1]} over the k-d tree.`
     );
