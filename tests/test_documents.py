@@ -52,6 +52,19 @@ def test_every_name_of_apviz_in_the_documents_exists(name):
             found = getattr(found, part)
 
 
+PYTHON_FILES = [path for room in ("apviz", "tests", "benchmarks", "docs") for path in (ROOT / room).rglob("*.py")]
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_what_the_documents_say_is_in_a_file_is_there(name):
+    said = re.findall(r"((?:`\w+`(?:, | and |, and )?)+)\s+(?:of|in)\s+`([\w/]*\.py)`", prose(name).replace("\n", " "))
+    absent = []
+    for names, file in said:
+        texts = [path.read_text("utf-8") for path in PYTHON_FILES if f"/{path.as_posix()}".endswith(f"/{file}")]
+        absent += [(each, file) for each in re.findall(r"`(\w+)`", names) if not any(each in text for text in texts)]
+    assert absent == [] and (len(said) > 20 or name == "SECURITY.md")
+
+
 @pytest.fixture
 def build(monkeypatch):
     """Return a function that makes a module of an example in CONTRIBUTING.md for the duration of a test."""
