@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("nbconvert", reason="the notebooks need JupyterLab: pip install 'apviz[notebook]'")
 
 from apviz.plots.blocks import residual_image
+from notebooks.build.aloud import seconds, speech
 from notebooks.build.times import disagreements, table, times_of
 from tests.notebooks.making import made
 from tests.notebooks.statements import ROOT, prose, source_of
@@ -68,3 +69,22 @@ def test_a_time_that_does_not_agree_is_reported(page, stated, instead, found, tm
     assert stated in text
     (tmp_path / page).write_text(text.replace(stated, instead), "utf-8")
     assert any(found in each for each in disagreements(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("written", "spoken"),
+    [
+        (r"so $\|f\|_H^2 = v^\top K v$", "so the norm of f H squared equals v transpose K v"),
+        (r"$\kappa' \leq \kappa$", "kappa prime at most kappa"),
+        (r"$K_{II}^{-1} r$ and $\tfrac{1}{2}$", "K II inverse r and 1 over 2"),
+        ("**Bet** on [the page](page.md), `apviz.rkhs`", "Bet on the page, apviz.rkhs"),
+    ],
+)
+def test_formulas_are_read_in_words(written, spoken):
+    assert " ".join(speech(written).split()) == spoken
+
+
+@pytest.mark.skipif(shutil.which("espeak-ng") is None, reason="a text is read aloud by espeak-ng")
+def test_twice_the_text_takes_twice_the_seconds():
+    text = "A block settles its rows, and disturbs the others. "
+    assert seconds(2 * text) == pytest.approx(2 * seconds(text), rel=0.1) and 3 < seconds(text) < 8
