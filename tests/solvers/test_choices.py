@@ -191,10 +191,21 @@ def test_auto_factors_k_where_the_flops_at_the_measured_rate_take_less_time_than
 
 @pytest.mark.parametrize(("left", "chosen"), [(0.0, apviz.AlternatingProjection), (1.0, apviz.ConjugateGradient)])
 def test_auto_takes_cg_instead_of_blocks_that_leave_much_of_the_residual(monkeypatch, left, chosen):
-    take_rates(monkeypatch, entry=1e-9, flop=5e-11)  # a factorisation takes 42 work
+    take_rates(monkeypatch, entry=1e-7, flop=5e-9)  # a factorisation takes 42 work
     monkeypatch.setattr(automatic, "left_by_a_sweep", lambda *args: left)
     solver, _ = apviz.Automatic(tol=1e-2).resolve(many_inputs(20, noise=0.01, smoothness=1.8))
     assert isinstance(solver, chosen)
+
+
+@pytest.mark.parametrize(("entry", "sweeps"), [(1e-9, 0), (1e-7, 1)])
+def test_a_solve_of_a_tenth_of_a_second_is_chosen_without_a_sweep(monkeypatch, entry, sweeps):
+    take_rates(monkeypatch, entry, flop=entry / 20)
+    made = []
+    monkeypatch.setattr(automatic, "left_by_a_sweep", lambda *args: made.append(args) or 1.0)
+    solver, _ = apviz.Automatic(tol=1e-2).resolve(many_inputs(20, noise=0.01, smoothness=1.8))
+    assert len(made) == sweeps and isinstance(
+        solver, apviz.ConjugateGradient if sweeps else apviz.AlternatingProjection
+    )
 
 
 def test_no_sweep_is_made_where_rows_far_apart_are_uncorrelated(monkeypatch):

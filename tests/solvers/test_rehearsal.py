@@ -19,8 +19,8 @@ def problem(n, d=2, lengthscale=0.4, noise=0.01, columns=2):
     )
 
 
-def cheapest(one, ranks, tol, columns, work, rows):
-    rehearsals = Rehearsals(operator=one.operator, b=one.b, rank=max(ranks), rows=rows, seed=0)
+def cheapest(one, ranks, tol, columns, work, rows, **others):
+    rehearsals = Rehearsals(operator=one.operator, b=one.b, rank=max(ranks), rows=rows, seed=0, **others)
     return rehearsals.cheapest(ranks, tol, columns, work)
 
 
@@ -137,6 +137,10 @@ def test_only_a_close_choice_is_rehearsed_on_more_than_half_of_the_rows(monkeypa
     assert cheapest(one, [20], 0.01, 2, 0.5 * needed.work, 400) is None and drawn == [200]
     drawn.clear()
     assert cheapest(one, [20], 0.01, 2, 1.5 * needed.work, 400).rank == 20 and drawn == [200, 400]
+    drawn.clear()
+    for most, found in ((1.2, None), (2.0, needed)):  # a short solve, with a margin
+        assert cheapest(one, [20], 0.01, 2, most * needed.work, 400, is_short=True) == found and drawn == [200]
+        drawn.clear()
 
 
 def test_more_vectors_are_rehearsed_where_blocks_are_slow_and_take_about_the_iterations_expected(monkeypatch):
@@ -160,7 +164,9 @@ def test_more_vectors_are_rehearsed_where_blocks_are_slow_and_take_about_the_ite
 def test_a_rehearsed_sweep_leaves_what_dense_projections_onto_the_blocks_in_turn_leave(lengthscale):
     one = problem(120, lengthscale=lengthscale, columns=3)
     cut = apviz.partitions.PrincipalAxisTree(overlap=0.5)
-    found = Rehearsal(one.operator, one.b, 0, rows=120, seed=0).left_by_a_sweep(cut, 20)
+    found = Rehearsal(one.operator, one.b, 0, rows=120, seed=0).left_by_a_sweep(
+        apviz.partitions.PrincipalAxisTree(), 20, 0.5
+    )
     drawn = torch.randperm(120, generator=torch.Generator().manual_seed(0))
     partition = cut(one.operator.of_rows(drawn.to(DEVICE), 0.01).inputs, 20)
     x, r = (each.double().cpu().numpy()[drawn][partition.order.cpu()] for each in (one.x, one.b))

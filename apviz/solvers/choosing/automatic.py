@@ -13,12 +13,12 @@ from torch import Tensor
 from apviz.memory import SHARE, free_memory
 from apviz.methods import RECOMMENDED
 from apviz.operators import CountingOperator, Operator
-from apviz.partitions import partitioner_named, with_overlap
+from apviz.partitions import PrincipalAxisTree, overlap_of, with_overlap
 from apviz.preconditioners import RandomlyPivotedCholesky
 from apviz.settings import chosen, require_seed, require_tolerance, require_whole
 from apviz.solvers.cholesky import Cholesky
 from apviz.solvers.choosing.costs import CostModel, memory_of_a_factor, of_factor, of_sweeps, usual_work
-from apviz.solvers.choosing.rehearsal import Plan, Rehearsal, Rehearsals, affordable_iterations
+from apviz.solvers.choosing.rehearsal import SHORT, Plan, Rehearsal, Rehearsals, affordable_iterations
 from apviz.solvers.coloured.projection import ColouredProjection
 from apviz.solvers.conjugate_gradient import ConjugateGradient
 from apviz.solvers.interface import SOLVERS, Prepared, Resolved, Solver
@@ -129,11 +129,12 @@ class Automatic(Solver):
             unfit = f"; coloured projections would take {why}, but need about {needed}"
         rank = coarse_rank(n)
         rows = max(min(REHEARSAL_ROWS, n // REHEARSAL_SHARE), REHEARSAL_RANKS * rank)
-        rehearsals = Rehearsals(operator=operator, b=like, rank=rank, rows=rows, seed=self.seed)
         least = min(usual, SURE_OF_FACTOR * direct)
+        is_short = operator.layout.agreed(least * costs.work < SHORT)
+        rehearsals = Rehearsals(operator=operator, b=like, rank=rank, rows=rows, seed=self.seed, is_short=is_short)
         plan = rehearsals.cheapest([rank, rank // 2, rank // 4, 0], self.tol, columns, least)
         blocks = overlapping(seed=self.seed, **settings)
-        if plan is None and FEW_INPUTS < operator.inputs.shape[1] <= MANY_INPUTS:
+        if plan is None and not is_short and FEW_INPUTS < operator.inputs.shape[1] <= MANY_INPUTS:
             usual, plan = self._if_slow(blocks, rehearsals, columns, usual, direct, costs)
         if plan is not None:
             low_rank = RandomlyPivotedCholesky(rank=plan.rank, seed=self.seed) if plan.rank else None
@@ -174,9 +175,9 @@ class Automatic(Solver):
 def left_by_a_sweep(blocks: AlternatingProjection, operator: Operator, columns: int, like: Tensor | None) -> float:
     """Return the share of the residual that a sweep of the blocks leaves, on few rows."""
     resolved, _ = blocks.resolve(operator, columns)
-    rehearsal = Rehearsal(operator, like, 0, SWEPT_ROWS, blocks.seed)
+    rehearsal, overlap = Rehearsal(operator, like, 0, SWEPT_ROWS, blocks.seed), overlap_of(resolved.partition)
     return rehearsal.left_by_a_sweep(
-        partitioner_named(resolved.partition), int(chosen("block_size", resolved.block_size))
+        PrincipalAxisTree(), int(chosen("block_size", resolved.block_size)), float(chosen("overlap", overlap))
     )
 
 
@@ -214,10 +215,12 @@ def cholesky_work(operator: Operator, costs: CostModel, most: float = math.inf) 
     Return inf if K does not fit, if rounding hides the noise, or, before the rest is timed, if the flops alone take
     longer than `most` work.
     """
-    x, n = operator.x, operator.n
-    fits = memory_of_a_factor(operator) <= SHARE * free_memory(x.device)
-    is_right = survives_rounding(n, operator.noise, operator.largest_signal, x.dtype)
-    if operator.layout.ranks > 1 or not (fits and is_right) or n**3 / 3 * costs.flop > most * costs.work:
+    n = operator.n
+    if operator.layout.ranks > 1 or n**3 / 3 * costs.flop > most * costs.work:
+        return math.inf
+    if not survives_rounding(n, operator.noise, operator.largest_signal, operator.x.dtype):
+        return math.inf
+    if memory_of_a_factor(operator) > SHARE * free_memory(operator.x.device):  # last, because it reads files
         return math.inf
     return of_factor(operator, costs).seconds() / costs.work
 

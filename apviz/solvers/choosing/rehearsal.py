@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,9 @@ MOST_SIDES = 4
 # than others are few on any number of rows; `SURE_ALONE` times, without a preconditioner, where few rows of a local k
 # look nearly uncorrelated.
 FEW, SURE, SURE_ALONE = 3.0, 3.0, 6.0
+# Of a solve of less than SHORT seconds, a rehearsal on more rows takes a tenth. Then half of the rows decide, if they
+# need SURE_IF_SHORT times fewer iterations than others.
+SHORT, SURE_IF_SHORT = 0.15, 1.5
 # Work of the pass that ends a solve.
 PASS = 1.0
 # Where blocks are slow, CG takes UNDERESTIMATED times the iterations of a rehearsal. With MANY_VECTORS it is rehearsed
@@ -86,24 +90,29 @@ class Rehearsal:
                 return iteration - 1 + fraction
         return None
 
-    def left_by_a_sweep(self, partitioner: Partitioner, block_size: int) -> float:
+    def left_by_a_sweep(self, partitioner: Partitioner, block_size: int, overlap: float) -> float:
         """Return the share of the residual that projections onto each block once leave; 0 if a block has no factor.
 
-        Blocks have m/n of the rows of `block_size`.
+        Blocks have m/n of the rows of `block_size`, cut by `partitioner`, and a margin of the rows most correlated
+        with any of these, as many as `overlap` says.
         """
         m = self._probe.n
         partition = partitioner(self._probe.inputs, max(2, round(block_size * m / self._n)))
-        order = partition.order.cpu()
-        k, r = torch.from_numpy(self._k)[order][:, order], torch.from_numpy(self._r)[order]
-        norms = torch.linalg.vector_norm(r, dim=0).clamp_min(TINY)
-        for block in range(len(partition)):
-            rows = partition.solved(block)
-            rows = rows.cpu() if isinstance(rows, Tensor) else rows
-            factor, failed = torch.linalg.cholesky_ex(k[rows][:, rows])
-            if failed:
+        order = partition.order.numpy(force=True)
+        k, r = self._k[order[:, None], order], self._r[order]
+        norms = np.linalg.norm(r, axis=0).clip(TINY)
+        for start, end in pairwise(partition.starts):
+            near = k[start:end].max(0)
+            near[start:end] = np.inf
+            size = min(m, end - start + int(overlap * (end - start)))
+            rows = np.argpartition(-near, size - 1)[:size]
+            of_rows = k[rows]
+            try:
+                weights = np.linalg.solve(of_rows[:, rows], r[rows])
+            except np.linalg.LinAlgError:
                 return 0.0
-            r = r - k[:, rows] @ torch.cholesky_solve(r[rows], factor)
-        return float((torch.linalg.vector_norm(r, dim=0) / norms).mean())
+            r -= of_rows.T @ weights
+        return float((np.linalg.norm(r, axis=0) / norms).mean())
 
     @cached_property
     def correlation(self) -> float:
@@ -133,17 +142,18 @@ def with_random_pivots(k: FloatArray, rank: int, seed: int) -> FloatArray:
     The law of `apviz.RandomlyPivotedCholesky`, which draws many pivots at once; for a few hundred rows one at a time
     is faster.
     """
-    rng = np.random.default_rng(seed)
+    draws = np.random.default_rng(seed).random(rank)
     left, rows = k.diagonal().copy(), np.zeros((rank, len(k)))
     rounding = 4 * np.finfo(k.dtype).eps * left.max()
-    for taken in range(rank):
-        if left.max() <= rounding * (taken + 1):
-            return rows[:taken].T
+    for taken, draw in enumerate(draws):
         below = left.cumsum()
-        pivot = int(np.searchsorted(below, rng.random() * below[-1], side="right"))
-        new = (k[pivot] - rows[:taken, pivot] @ rows[:taken]) / left[pivot] ** 0.5
+        pivot = int(below.searchsorted(draw * below[-1], side="right"))
+        if left[pivot] <= rounding * (taken + 1):
+            return rows[:taken].T
+        new = (k[pivot] - rows[:taken, pivot] @ rows[:taken]) / math.sqrt(left[pivot])
         rows[taken] = new
-        left = np.maximum(left - new * new, 0.0)
+        left -= new * new
+        np.maximum(left, 0.0, out=left)
         left[pivot] = 0.0
     return rows.T
 
@@ -167,6 +177,7 @@ class Rehearsals:
         b, seed: as in `Rehearsal`.
         rank: the largest rank of preconditioners.
         rows: rows of the rehearsal.
+        is_short: whether the solve takes so few seconds that half of the rows decide.
     """
 
     operator: Operator
@@ -174,6 +185,7 @@ class Rehearsals:
     rank: int
     rows: int
     seed: int
+    is_short: bool = False
 
     def cheapest(self, ranks: Sequence[int], tol: float, columns: int, work: float) -> Plan | None:
         """Find the rank with the least expected cost of CG, or None if it would cost more than `work`.
@@ -192,6 +204,8 @@ class Rehearsals:
         most = self._affordable(columns, plan.rank, work)
         if plan.iterations <= most / (SURE if plan.rank else SURE_ALONE):
             return plan
+        if self.is_short:
+            return plan if plan.iterations <= most / SURE_IF_SHORT else None
         needed = self._whole.iterations(plan.rank, tol, most)
         if needed is not None and operator.n > self.rows and needed > most / SURE:
             needed *= growth(needed, plan.iterations, operator.n / self.rows)
