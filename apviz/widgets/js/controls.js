@@ -154,6 +154,12 @@ function steps(name, control, state, limitOf) {
   return {input, show, open, stop, extras: [element("span", {class: "player"}, back, play, on)]};
 }
 
+/** the longest text of a figure that is a number */
+const LONGEST = "1.23·10⁻¹⁵";
+
+/** The text of a control that takes the most room. */
+const longest = (control) => placesOf(control).map((each) => reading(control, each)).reduce((a, b) => (b.length > a.length ? b : a));
+
 /**
  * A sentence in which `{name}` is a number that can be dragged, or a choice, and `[word]` a figure that follows.
  * @param {Element} place
@@ -162,11 +168,7 @@ function steps(name, control, state, limitOf) {
  */
 export class Sentence {
   constructor(place, template, controls, state, limitOf) {
-    this._numbers = {};
-    this._figures = {};
-    this._choices = {};
-    this._shown = {};
-    this._controls = controls;
+    Object.assign(this, {_place: place, _numbers: {}, _figures: {}, _choices: {}, _shown: {}, _controls: controls});
     const part = (whole, name) => {
       const tag = controls[name].kind === "choice" ? "select" : 'span tabindex="0" role="slider"';
       return `<${tag} class="number" data-number="${name}"></${tag.split(" ")[0]}>`;
@@ -199,6 +201,16 @@ export class Sentence {
         (right, up) => by(state.values[name], right + up),
       );
     }
+  }
+
+  /** Keep room for the longest text, so that nothing below moves; `show` must follow. `words`: the longest of a figure. */
+  reserve(words = {}) {
+    const {style} = this._place;
+    style.minHeight = "";
+    for (const [name, each] of Object.entries(this._numbers)) each.textContent = longest(this._controls[name]);
+    for (const [name, each] of Object.entries(this._figures)) each.innerHTML = words[name] ?? LONGEST;
+    style.minHeight = `${this._place.getBoundingClientRect().height}px`;
+    this._shown = {};
   }
 
   show(values, figures) {

@@ -47,6 +47,8 @@ export function fit(now, kind, t) {
 export const errorOf = (found, truth) => Math.sqrt(found.reduce((sum, each, i) => sum + (each - truth[i]) ** 2, 0) / found.length);
 
 export class EarlyStoppingView extends View {
+  static longest = {best: "10,000", krylov: "10,000"};
+
   constructor(place, state, face) {
     super(place, state, face);
     this.functions = this.plane("The function after t steps", () => 290, true);

@@ -61,6 +61,8 @@ export function forecast({end, kernel, lengthscale, noise, drift}, {x, y}) {
 }
 
 export class ForecastView extends View {
+  static longest = {far: "3.4", inY: "45 of 48", inF: "45 of 48"};
+
   constructor(place, state, face) {
     super(place, state, face);
     this.forecast = this.plane("The forecast: drag the end of the data", () => 320, true);

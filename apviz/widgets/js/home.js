@@ -112,13 +112,18 @@ export function mount(place, face, values, {theme = "auto", lecture = false} = {
     bet?.show(now, figures);
   };
   state.onChange(draw);
-  const watch = new ResizeObserver(() => view.resize() && draw());
+  const fit = () => {
+    if (!view.resize()) return;
+    sentence.reserve(kind.longest);
+    draw();
+  };
+  const watch = new ResizeObserver(fit);
   watch.observe(charts);
   // a ResizeObserver does not see a page that is printed
-  const fit = () => view.resize() && draw();
   addEventListener("beforeprint", fit);
   if (isOpening && face.opening) playOnce(body, face.opening, Object.fromEntries(rows)[face.opening], state);
   view.resize();
+  sentence.reserve(kind.longest);
   draw();
   const end = () => {
     watch.disconnect();

@@ -116,7 +116,7 @@ export class PhotographView extends View {
       side.caption.textContent = values.partition === "sequential" ? SIDES[0].title : side.title;
       side.note.textContent =
         `update ${solve.at}${isDone ? ", done" : ""}: ‖r‖ is ${number(norm, 3)} of ‖b‖, ` +
-        `work ${number(solve.steps[solve.at].work, 3)} · ${solve.sets.length} blocks, one marked`;
+        `work ${number(solve.steps[solve.at].work, 3)} · ${solve.sets.length} blocks`;
     }
     this._drawCurves(values);
     this._drawBorders(values);

@@ -65,6 +65,8 @@ export function factorised(values) {
 }
 
 export class PositiveDefiniteView extends View {
+  static longest = {outcome: "works", change: "; the mean misses the data by up to 1.2·10⁻¹⁶"};
+
   constructor(place, state, face) {
     super(place, state, face);
     this.pivots = this.plane("What each point adds: the pivots of Cholesky");

@@ -33,6 +33,8 @@ export function situation(values, {sets, orders}) {
 }
 
 export class ProjectionView extends View {
+  static longest = {steps: "20", what: "onto the span of {1, 2}, to which r⁽¹⁹⁾ stood at none, it is 0"};
+
   constructor(place, state, face) {
     super(place, state, face);
     const height = (width) => Math.min(460, Math.max(320, 0.8 * width));

@@ -37,6 +37,8 @@ export function situation({points, block_size, rule, overlap, lengthscale, noise
 }
 
 export class ProjectionPlayerView extends View {
+  static longest = {steps: "30", what: "block 39 of 0 to 39 is projected onto"};
+
   constructor(place, state, face) {
     super(place, state, face);
     this._at = 0;

@@ -49,6 +49,8 @@ const SIDES = [
 ];
 
 export class SamplePathsView extends View {
+  static longest = {count: "129"};
+
   constructor(place, state, face) {
     super(place, state, face);
     this._draws = numbersOf(face.given.draws);

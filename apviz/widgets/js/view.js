@@ -15,7 +15,7 @@ export const half = (width) => Math.min(330, Math.max(240, 0.72 * width));
 
 /**
  * `new View(place, state, face)`, `draw(values)`, `resize()`, `reset()` of what is not among the values, and a static
- * `limit(name, values, face)` of a control.
+ * `limit(name, values, face)` of a control and `longest`, the longest texts of figures that are more than a number.
  */
 export class View {
   constructor(place, state, face) {

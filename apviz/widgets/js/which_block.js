@@ -27,6 +27,8 @@ export function situation({data, block_size, lengthscale, noise, seed}, {systems
 }
 
 export class WhichBlockView extends View {
+  static longest = {last: "24", verdict: "It takes 35, yours removes under 0.001%; in the end gauss-southwell is first."};
+
   constructor(place, state, face) {
     super(place, state, face);
     const stack = element("div", {class: "stack"});

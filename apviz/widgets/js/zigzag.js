@@ -37,6 +37,8 @@ export function legsTo(share, angle, start) {
 }
 
 export class ZigzagView extends View {
+  static longest = {legs: "30,000", contraction: "0.0012"};
+
   constructor(place, state, face) {
     super(place, state, face);
     this.lines = this.add(new Figure(place, "The residual between two lines: drag a line, or r⁽⁰⁾", (width) => Math.min(400, Math.max(260, 0.75 * width))));

@@ -148,6 +148,24 @@ def test_three_controls_are_visible_and_a_preset_sets_the_values_of_python(visit
             assert value_of(read) == value if is_number else read == (named or words), name
 
 
+@pytest.mark.parametrize(("kind", "name"), [(ProjectionPlayer, "step"), (Photograph, "overlap")])
+def test_a_sentence_that_grows_by_a_line_moves_nothing_below(visit, kind, name):
+    tab = visit(kind(), viewport={"width": 1280, "height": 1300})
+    frame(tab)
+    lines = """() => {
+        const [sentence, body] = document.querySelectorAll(".sentence, .body"), top = body.getBoundingClientRect().top;
+        const words = document.createRange();
+        words.selectNodeContents(sentence);
+        return [words.getBoundingClientRect().height, top];
+    }"""
+    high, top = tab.evaluate(lines)
+    control(tab, name).locator("input").focus()
+    tab.keyboard.press("End")
+    frame(tab)
+    higher, below = tab.evaluate(lines)
+    assert higher > 1.5 * high and below == top
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_on_a_phone_nothing_is_wider_than_the_screen_and_on_a_projector_text_is_large(visit, kind):
