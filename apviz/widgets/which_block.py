@@ -41,7 +41,7 @@ class WhichBlock(LiveWidget):
     Attributes:
         step: Number of completed updates of every rule, 0 to 24.
         bet_rule: Rule bet to have the smallest final error, or `no bet`.
-        bet_block: Block bet to be selected next by gauss-southwell, or −1.
+        bet_block: Block bet to be selected next by gauss-southwell, or −1; the bet ends with the next step.
         reveal: Whether the answers are shown.
         rule: Rule whose state is shown.
         data: System, of `apviz.rkhs.toy_problem` or `photograph`.
@@ -87,7 +87,7 @@ class WhichBlock(LiveWidget):
         "bet_block": slider(
             "bet: block",
             "Your bet: the block that gauss-southwell takes next, the one with "
-            "‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
+            "‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖; it ends with the next step.",
             NO_BLOCK, POINTS - 1, 1, {str(NO_BLOCK): "none"},
         ),
         "rule": choice(

@@ -49,6 +49,7 @@ export class WhichBlockView extends View {
 
   draw(values) {
     const {data, block_size, lengthscale, noise, seed, rule, reveal} = values;
+    this._endBet(values);
     const key = JSON.stringify([data, block_size, lengthscale, noise, seed]);
     if (key !== this._key) {
       this._key = key;
@@ -78,6 +79,14 @@ export class WhichBlockView extends View {
       this._drawRace(now);
     }
     return {last: found.steps, verdict: reveal ? verdict(now) : "Then reveal."};
+  }
+
+  /** A bet on the next block ends with the state that it was placed on; other block sizes keep it. */
+  _endBet({step, rule, data, lengthscale, noise, seed, bet_block: bet}) {
+    const about = JSON.stringify([step, rule, data, lengthscale, noise, seed]),
+      isOld = this._about !== undefined && about !== this._about && bet === this._placed;
+    [this._about, this._placed] = [about, isOld ? NO_BLOCK : bet];
+    if (isOld) this.state.set({bet_block: NO_BLOCK});
   }
 
   /** The axis along the points, whose blocks have their numbers, and every other block a shade. */
@@ -235,7 +244,7 @@ export class WhichBlockView extends View {
     const missed = `gauss-southwell missed the best block ${this._missed} of ${steps} times`;
     plane.note(`${leads} · ${missed}`);
     const go = (to) => this.state.set({step: Math.min(steps, Math.max(0, Math.round(to)))});
-    const spec = {x: plane.sx(step), y: plane.bottom, label: "the step", value: updates(step), of: "step"};
+    const spec = {x: plane.sx(step), y: plane.top + 12, label: "the step", value: updates(step), of: "step"};
     plane.handle("step", spec, {
       drag: (px) => go(plane.fromX(px)),
       step: (right, up) => go(step + right + up),

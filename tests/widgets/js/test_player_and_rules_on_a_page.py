@@ -186,6 +186,15 @@ def test_a_bet_can_be_placed_by_click_drag_keys_and_in_the_sentence(visit):
     assert number.inner_text() == "none" and tab.locator("select[aria-label=preset]").input_value() != ""
 
 
+def test_a_bet_on_a_block_ends_with_the_next_step_and_one_on_a_rule_does_not(visit):
+    tab = visit(WhichBlock(bet_block=2, bet_rule="cyclic", reveal=True))
+    assert "block 2 next. It does;" in said(tab)
+    tab.get_by_role("button", name="a step on").click()
+    frame(tab)
+    assert (reads(tab, "bet_block"), reads(tab, "bet_rule")) == ("none", "cyclic")
+    assert "It takes" in said(tab) and tab.locator("svg title", has_text="your bet: block").count() == 0
+
+
 @pytest.mark.slow
 def test_larger_blocks_are_fewer_to_bet_on_and_their_edge_can_be_dragged(visit):
     tab = visit(WhichBlock(bet_block=8))
