@@ -2,7 +2,7 @@
 
 import {placesOf} from "./controls.js";
 import {kernelNamed} from "./kernels.js";
-import {Figure, number, outline, placesOfCurve} from "./plane.js";
+import {Figure, PALE, number, outline, placesOfCurve} from "./plane.js";
 import {Span} from "./span.js";
 import {Trajectory, givenBlocks} from "./trajectory.js";
 import {Angles, SPACING, sweepsOf, twoBlocks} from "./two_blocks.js";
@@ -86,8 +86,9 @@ export class AnglesView extends View {
       plane.line(grid, span.values(unit, grid), {color: shape(i).color, width: 1, opacity: 0.35, of: "lengthscale"});
     }
     curves.forEach((each, k) => plane.line(grid, each, {color: [FIRST, SECOND][k], width: 3, of: "theta"}));
-    const floor = low + 0.12;
-    for (let i = 0; i < span.n; i++) plane.dot(span.x[i], floor, {...shape(i), size: 5}, `x = ${number(span.x[i])}`);
+    const floor = low + 0.12,
+      size = Math.min(5, 0.3 * (plane.sx(SPACING) - plane.sx(0)));
+    for (let i = 0; i < span.n; i++) plane.dot(span.x[i], floor, {...shape(i), size}, `x = ${number(span.x[i])}`);
     plane.end();
     plane.legend([
       ["u, of the first span", FIRST, "line"],
@@ -197,7 +198,7 @@ export class AnglesView extends View {
       xLabel: "sweeps k, an update per block each",
       yLabel: "‖r‖ ÷ ‖g‖, both in H",
     });
-    plane.line(sweep, bound, {color: "var(--muted)", dash: "2 5", of: "contraction"});
+    plane.line(sweep, bound, {color: "var(--muted)", ...PALE, of: "contraction"});
     plane.line(sweep, errors, {color: LIT, of: "measured"});
     errors.forEach((each, k) => {
       const ratio = k ? `, ${number(each / errors[k - 1])} of the one before` : "";
@@ -206,7 +207,7 @@ export class AnglesView extends View {
     plane.end();
     plane.legend([
       ["measured ‖r‖<sub>H</sub>", LIT, "line"],
-      ["bound c²ᵏ⁻¹, c = cos θ", "var(--muted)", "dots"],
+      ["bound c²ᵏ⁻¹, c = cos θ", "var(--muted)", "wide"],
     ]);
     plane.note("after the first sweep, each leaves at most cos²θ");
   }

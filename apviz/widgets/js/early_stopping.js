@@ -94,7 +94,7 @@ export class EarlyStoppingView extends View {
     }
     now.y.forEach((each, i) => chart.dot(x[i], each, {color: INK, size: 3.5, of: "noise"}, `y = ${number(each, 3)}`));
     chart.end();
-    chart.legend([...this._kinds.map(([, title, color]) => [title, color, "line"]), ["the truth", MUTED, "line"], ["data", INK, "dot"]]);
+    chart.legend([...this._kinds.map(([, title, color]) => [title, color, "line"]), ["the truth", MUTED, "dashes"], ["data", INK, "dot"]]);
   }
 
   _drawFilters(now, step) {

@@ -129,7 +129,8 @@ export class ForecastView extends View {
     chart.legend([
       ["of f", BLUE, "line"],
       ["of y, √(sd² + σ²)", ORANGE, "line"],
-      ["prior of f, 1, and σ", MUTED, "dots"],
+      ["prior of f, 1, and σ", MUTED, "dashes"],
+      ["noise: drag", INK, "ring dashed"],
     ]);
     const at = {x: chart.sx(0.03 * last), y: chart.sy(root), label: "the noise"};
     this.grip(chart, "noise", at, (px, py) => Math.max(1e-3, chart.fromY(py)) ** 2);
@@ -150,6 +151,7 @@ export class ForecastView extends View {
     chart.legend([
       ["each bump", PURPLE, "line"],
       ["their sum", BLUE, "line"],
+      ["lengthscale: drag", INK, "ring dashed"],
     ]);
     chart.note("a bump is one lengthscale wide; a few lengthscales beyond the data nothing is left to add");
     const x = Math.min(end + lengthscale, last),

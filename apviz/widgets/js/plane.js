@@ -8,6 +8,9 @@ const LEFT = 4.1,
   TOP = 0.7,
   BOTTOM = 2.9;
 
+/** look of a curve under another one, so that both are seen */
+export const PALE = {width: 7, opacity: 0.4};
+
 let figures = 0;
 
 /** A figure with a caption, a legend and a note, which name and describe it, and an SVG as wide as its place. */
@@ -64,17 +67,21 @@ export class Figure {
     this.note("");
   }
 
-  /** @param {[name: string, color: string, mark: "line" | "dots" | "dot" | "square" | "diamond"][]} entries */
+  /**
+   * Show marks as they are drawn, in one colour or more; `wide` is a `PALE` curve.
+   * @param {[name: string, color: string | string[], mark: "line" | "dots" | "dashes" | "wide" | "dot" | "square" |
+   *     "diamond"][]} entries
+   */
   legend(entries) {
     const key = JSON.stringify(entries);
     if (key === this._key) return;
     this._key = key;
     this._legend.replaceChildren(
       ...entries.map(([name, color, mark]) => {
-        const i = element("i", {class: mark, style: `color: ${color}`});
+        const marks = [color].flat().map((each) => element("i", {class: mark, style: `color: ${each}`}));
         const words = element("span");
         words.innerHTML = name;
-        return element("li", {}, i, words);
+        return element("li", {}, ...marks, words);
       }),
     );
   }
@@ -105,7 +112,7 @@ export class Figure {
     if (!grip) {
       const reach = element("svg:rect", {class: "reach"}),
         ring = element("svg:rect", {class: "ring"});
-      const g = element("svg:g", {class: "handle", tabindex: 0, role: "slider", "aria-label": label, "data-of": of}, reach, ring);
+      const g = element("svg:g", {class: "handle", tabindex: 0, role: "slider", "aria-label": label, "data-of": of}, element("svg:title", {}, `drag: ${label}`), reach, ring);
       grip = {g, reach, ring};
       this._grips.set(key, grip);
       this.layers[2].append(g);

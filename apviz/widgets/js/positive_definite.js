@@ -3,9 +3,9 @@
 import {backward, forward, matrix} from "./algebra.js";
 import {kernelNamed} from "./kernels.js";
 import {finished} from "./partitions.js";
-import {tiny} from "./plane.js";
+import {PALE, tiny} from "./plane.js";
 import {eigenvaluesOf} from "./spectra.js";
-import {BLUE, MUTED, ORANGE, RED, View} from "./view.js";
+import {BLUE, INK, MUTED, ORANGE, RED, View} from "./view.js";
 
 /** how numbers of a type are rounded, and the relative size of that */
 const TYPES = {
@@ -97,32 +97,40 @@ export class PositiveDefiniteView extends View {
   _drawPivots(now, {points, dtype}) {
     const chart = this.pivots;
     this._axes(chart, points, "row: the points from left to right", "pivot");
-    for (const [name, {color}] of Object.entries(TYPES)) {
-      const {pivots, factor} = now[name],
+    const others = Object.keys(TYPES).filter((name) => name !== dtype),
+      look = (name) => (name === dtype ? {width: 3, of: "dtype outcome change"} : PALE);
+    for (const name of [...others, dtype]) {
+      const {pivots} = now[name],
+        {color} = TYPES[name],
         seen = pivots.map((each) => (each > LOWEST ? each : NaN)),
-        rows = pivots.map((_, i) => i + 1),
-        wide = name === dtype;
-      chart.line(rows, seen, {color, width: wide ? 3 : 1.5, opacity: wide ? 1 : 0.6, of: wide ? "dtype outcome change" : null});
-      if (wide) rows.forEach((row, i) => chart.dot(row, seen[i], {color, size: 3}, `row ${row}: ${tiny(seen[i], 3)}`));
-      if (factor) continue;
-      const [row, last] = [pivots.length, pivots.at(-1)];
-      const size = Math.max(LOWEST, Math.abs(last));
-      chart.dot(row, size, {color: RED, shape: "diamond", size: wide ? 7 : 4, of: wide ? "outcome" : null}, `${name} fails in row ${row}: ${tiny(last, 2)}`);
-      if (wide) {
-        const isLate = row > 0.6 * points,
-          at = {x: (chart.sx(row) + (isLate ? -12 : 12)).toFixed(1), y: (chart.sy(size) - 12).toFixed(1), "text-anchor": isLate ? "end" : "start"};
-        chart.marks.draw("text", {...at, class: "name halo", "data-of": "outcome"}, `pivot ${tiny(last, 2)}`);
-      }
+        rows = pivots.map((_, i) => i + 1);
+      chart.line(rows, seen, {color, ...look(name)});
+      if (name === dtype) rows.forEach((row, i) => chart.dot(row, seen[i], {color, size: 3}, `row ${row}: ${tiny(seen[i], 3)}`));
     }
+    for (const name of [...others, dtype]) this._drawFailure(now[name], name, name === dtype && points);
     chart.end();
     chart.legend([
-      ["in float64", BLUE, "line"],
-      ["in float32", ORANGE, "line"],
+      ...Object.entries(TYPES).map(([name, {color}]) => [`in ${name}`, color, name === dtype ? "line" : "wide"]),
       ["not positive: fails", RED, "diamond"],
+      ["points: drag", INK, "ring dashed"],
     ]);
     chart.note("a pivot is the variance of f(xᵢ) that the points before it leave; the computed one has the rounding of K too");
     const spec = {x: chart.sx(points), y: chart.top + 12, label: "the number of points", value: `${points} points`};
     this.grip(chart, "points", spec, (px) => chart.fromX(px));
+  }
+
+  /** The pivot that is not positive, with its value where `points` are given. */
+  _drawFailure({pivots, factor}, name, points) {
+    if (factor) return;
+    const chart = this.pivots,
+      [row, last] = [pivots.length, pivots.at(-1)],
+      size = Math.max(LOWEST, Math.abs(last)),
+      look = points ? {size: 7, of: "outcome"} : {size: 4};
+    chart.dot(row, size, {color: RED, shape: "diamond", ...look}, `${name} fails in row ${row}: ${tiny(last, 2)}`);
+    if (!points) return;
+    const isLate = row > 0.6 * points,
+      at = {x: (chart.sx(row) + (isLate ? -12 : 12)).toFixed(1), y: (chart.sy(size) - 12).toFixed(1), "text-anchor": isLate ? "end" : "start"};
+    chart.marks.draw("text", {...at, class: "name halo", "data-of": "outcome"}, `pivot ${tiny(last, 2)}`);
   }
 
   _drawSpectrum({eigenvalues, floor}, {points, dtype, jitter}) {
@@ -143,7 +151,8 @@ export class PositiveDefiniteView extends View {
     chart.legend([
       ["eigenvalues", color, "line"],
       ["negative, its size", RED, "ring"],
-      ["rounding, λmax·ε", MUTED, "dots"],
+      ["rounding, λmax·ε", MUTED, "dashes"],
+      ["jitter: drag", INK, "ring dashed"],
     ]);
     const count = values.filter((each) => each <= 0).length;
     chart.note(`${count || "none"} of ${points} are not positive; below the dashed line an eigenvalue is rounding, and its sign is luck`);

@@ -118,7 +118,7 @@ export class ProjectionPlayerView extends View {
     plane.caption.textContent = j ? `Step ${j}: the function so far; drag a point` : "Before the first step; drag a point";
     plane.legend([
       [`s${above(j)}, the function so far`, BUILT, "line"],
-      ["g, the posterior mean", MUTED, "line"],
+      ["g, the posterior mean", MUTED, "dashes"],
       ["data b: drag", INK, "ring dashed"],
       ["the block of the step", LIT, "dot"],
     ]);
