@@ -311,23 +311,20 @@ export class KappasView extends View {
       xLabel: "epochs t, as many updates as there are blocks",
       yLabel: "squared K-norm of W − W*, ÷ start",
     });
-    plane.line([0, EPOCHS], [SHARE, SHARE], {color: WHOLE, width: 1.5, dash: "6 4"});
+    plane.line([0, EPOCHS], [SHARE, SHARE], {color: WHOLE, width: 1.5});
     for (const {x, bound, color, of} of runs) plane.line(x, bound, {color, dash: "2 5", width: 2, of});
     for (const {x, y, color, mark, side, coupled} of runs) {
       plane.line(x, coupled, {color, dash: "8 5", width: 1.8});
-      plane.line(
-        x,
-        y.map((each) => (each > FLOOR ? each : NaN)),
-        {color},
-      );
+      plane.line(x, y.map((each) => (each > FLOOR ? each : NaN)), {color});
       const t = now.epochsTo(side);
       if (Number.isFinite(t)) plane.dot(t, SHARE, {color, shape: mark, size: 6}, `1% after ${number(t, 3)} epochs`);
     }
     plane.end();
+    const colors = runs.map(({color}) => color);
     plane.legend([
       ...runs.map(({title, color}) => [title, color, "line"]),
-      ["exp(−t/κ′) of each", WHOLE, "dots"],
-      ["exp(−t λmin(D⁻¹K)): random blocks, on average", WHOLE, "line"],
+      ["exp(−t/κ′)", colors, "dots"],
+      ["exp(−t λmin(D⁻¹K)): random blocks, on average", colors, "dashes"],
     ]);
     plane.note("solid: gauss-southwell, exact to rounding · dashes: the bound that knows how blocks couple; D holds the blocks of K");
   }
@@ -353,8 +350,8 @@ export class KappasView extends View {
       plane.dot(now.block_size, at, {color, shape: mark, size: 6, of: `${of} block_size`}, `b = ${now.block_size}: λ′max = ${number(at)}`);
     }
     plane.end();
-    plane.legend([...lines.map(({title, color}) => [title, color, "line"]), ["λmax(K)", WHOLE, "dots"]]);
-    plane.note(`κ′ = λ′max/λmin(K), λmin(K) = ${number(now.eigenvalues.at(-1), 3)}`);
+    plane.legend([...lines.map(({title, color}) => [title, color, "line"]), ["λmax(K)", WHOLE, "dashes"]]);
+    plane.note(`κ′ = λ′max/λmin(K), λmin(K) = ${number(now.eigenvalues.at(-1), 3)} · λ′max can fall a little where larger blocks do not contain the smaller ones`);
     const at = Math.max(...now.blockValues("kd-tree").map(([first]) => first));
     const spec = {x: plane.sx(block_size), y: plane.sy(at), label: "the block size", value: `b = ${block_size}`};
     this.grip(plane, "block_size", spec, (px) => plane.fromX(px));
@@ -375,33 +372,21 @@ export class KappasView extends View {
     });
     for (const [side, {color, title, mark, of}] of Object.entries(SIDES)) {
       const blocks = now.blockValues(side);
-      // of every number the smallest and the largest of all blocks
-      const longest = Math.max(...blocks.map((each) => each.length)),
-        ends = [];
-      for (let i = 0; i < longest; i++) {
-        const each = blocks.filter((values) => i < values.length).map((values) => values[i]);
-        ends.push([Math.min(...each), Math.max(...each)]);
-      }
-      const at = ends.map((_, i) => place(i));
-      for (const k of [0, 1]) {
-        plane.line(
-          at,
-          ends.map((each) => each[k]),
-          {color, width: k ? 2.5 : 1.2, of},
-        );
-      }
-      plane.dot(place(0), ends[0][1], {color, size: 5, shape: mark, of}, `${title}: λ′max = ${number(ends[0][1])}`);
+      // of every number the smallest and the largest of all blocks that are full: the last block may have fewer rows
+      const full = blocks.filter((values) => values.length === blocks[0].length),
+        at = blocks[0].map((_, i) => place(i)),
+        edge = (of) => blocks[0].map((_, i) => of(...full.map((values) => values[i])));
+      plane.line(at, edge(Math.min), {color, width: 1.2, of});
+      plane.line(at, edge(Math.max), {color, of});
+      const highest = Math.max(...blocks.map(([first]) => first));
+      plane.dot(place(0), highest, {color, size: 5, shape: mark, of}, `${title}: λ′max = ${number(highest)}`);
     }
-    plane.line(
-      Array.from(whole, (_, i) => place(i)),
-      whole,
-      {color: WHOLE, width: 2.5, of: "kappa lengthscale noise"},
-    );
+    plane.line(whole.map((_, i) => place(i)), whole, {color: WHOLE, of: "kappa lengthscale noise"});
     plane.end();
     plane.legend([
       ["of K", WHOLE, "line"],
       ...Object.values(SIDES).map(({title, color}) => [`of blocks, ${title}`, color, "line"]),
     ]);
-    plane.note("of blocks the largest and the smallest of each number · all exact, from dense matrices");
+    plane.note("of full blocks the largest (thick) and the smallest (thin) of each number · all exact, from dense matrices");
   }
 }

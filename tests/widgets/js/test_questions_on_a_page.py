@@ -120,3 +120,14 @@ def test_a_photograph_plays_once_by_itself_and_its_step_can_be_dragged_beyond_wh
     # with less motion it is shown as it is
     tab = visit(Photograph(pixels=704))
     assert reads(tab, "step") == "30"
+
+
+@pytest.mark.slow
+def test_eigenvalues_of_blocks_fall_also_where_the_last_block_has_fewer_rows(visit):
+    tab = visit(Kappas(block_size=70))
+    frame(tab)
+    curves = tab.locator("figure").nth(2).locator("svg .marks path.curve").all()
+    assert len(curves) == 5
+    for each in curves:
+        heights = [float(y) for y in re.findall(r"[ML]\S+ ([\d.]+)", each.get_attribute("d"))]
+        assert len(heights) > 10 and heights == sorted(heights)
