@@ -37,9 +37,9 @@ class EarlyStopping(LiveWidget):
         "K-norm of the error smallest, in which noise weighs most, and fits noise early."
     )
     sentence = (
-        "After {step} steps descent keeps about what noise τ = [tau] keeps. Descent is nearest to the truth, [error], "
-        "after [best] steps, {method} is at [other] after [krylov], and the best noise at [ridge]; the data have noise "
-        "{noise}."
+        "After {step:step} of descent we keep about what a model with noise τ = [tau] keeps. The data have noise "
+        "{noise}. The smallest distance to the truth is [error] for descent (step [best]), [other] for {method} (step "
+        "[krylov]), and [ridge] for noise."
     )
     controls: ClassVar[dict[str, dict[str, Any]]] = {
         "step": {

@@ -151,7 +151,8 @@ class LiveWidget(anywidget.AnyWidget):
     Attributes:
         title: Title of the widget.
         text: Explanation of the widget.
-        sentence: Sentence on the current state, in which `{name}` is a number that can be dragged.
+        sentence: Sentence on the current state, in which `{name}` is a number that can be dragged. `{name:word}` adds a
+            word that is in the singular for 1.
         controls: Controls of the traits, by name.
         in_sight: Names of the controls that are not under "more"; with the presets, at most three.
         presets: Named values; the first preset sets every trait, and `reset` returns to it.

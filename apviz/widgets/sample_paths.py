@@ -42,8 +42,8 @@ class SamplePaths(LiveWidget):
         "lie in H."
     )
     sentence = (
-        "After {doublings} doublings there are [count] points: fᵀK⁻¹f is [sample] for the sample, and [sine] for a "
-        "sine of {waves} periods, with {kernel} at lengthscale {lengthscale}."
+        "After {doublings:doubling} there are [count] points: fᵀK⁻¹f is [sample] for the sample, and [sine] for a "
+        "sine of {waves:period}, with {kernel} at lengthscale {lengthscale}."
     )
     controls: ClassVar[dict[str, dict[str, Any]]] = {
         "doublings": steps(

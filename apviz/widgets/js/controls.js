@@ -161,22 +161,28 @@ const LONGEST = "1.23·10⁻¹⁵";
 const longest = (control) => placesOf(control).map((each) => reading(control, each)).reduce((a, b) => (b.length > a.length ? b : a));
 
 /**
- * A sentence in which `{name}` is a number that can be dragged, or a choice, and `[word]` a figure that follows.
+ * A sentence in which `{name}` is a number that can be dragged, or a choice, and `[word]` a figure that follows;
+ * `{name:word}` is a number of things, with the word in the singular for 1.
  * @param {Element} place
  * @param {string} template HTML
  * @param {Record<string, Control>} controls
  */
 export class Sentence {
   constructor(place, template, controls, state, limitOf) {
-    Object.assign(this, {_place: place, _numbers: {}, _figures: {}, _choices: {}, _shown: {}, _controls: controls});
-    const part = (whole, name) => {
+    Object.assign(this, {_place: place, _numbers: {}, _figures: {}, _choices: {}, _counted: {}, _shown: {}, _controls: controls});
+    const part = (whole, name, word) => {
       const tag = controls[name].kind === "choice" ? "select" : 'span tabindex="0" role="slider"';
-      return `<${tag} class="number" data-number="${name}"></${tag.split(" ")[0]}>`;
+      const counted = word ? ` <span data-counted="${name}">${word}</span>` : "";
+      return `<${tag} class="number" data-number="${name}"></${tag.split(" ")[0]}>${counted}`;
     };
     place.innerHTML = template
-      .replace(/\{(\w+)\}/g, part)
+      .replace(/\{(\w+)(?::(\w+))?\}/g, part)
       .replace(/\[(\w+)\]/g, '<output data-figure="$1"></output>');
     for (const each of place.querySelectorAll("[data-figure]")) this._figures[each.dataset.figure] = each;
+    for (const each of place.querySelectorAll("[data-counted]")) {
+      const word = each.textContent;
+      this._counted[each.dataset.counted] = (value) => (each.textContent = value === 1 ? word : `${word}s`);
+    }
     for (const each of place.querySelectorAll("[data-number]")) {
       const name = each.dataset.number,
         control = controls[name];
@@ -208,6 +214,7 @@ export class Sentence {
     const {style} = this._place;
     style.minHeight = "";
     for (const [name, each] of Object.entries(this._numbers)) each.textContent = longest(this._controls[name]);
+    for (const set of Object.values(this._counted)) set(0);
     for (const [name, each] of Object.entries(this._figures)) each.innerHTML = words[name] ?? LONGEST;
     style.minHeight = `${this._place.getBoundingClientRect().height}px`;
     this._shown = {};
@@ -218,6 +225,7 @@ export class Sentence {
       if (this._shown[name] === values[name]) continue;
       this._shown[name] = values[name];
       each.textContent = reading(this._controls[name], values[name]);
+      this._counted[name]?.(values[name]);
       each.setAttribute("aria-valuetext", each.textContent);
       each.setAttribute("aria-valuenow", values[name]);
     }

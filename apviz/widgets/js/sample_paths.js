@@ -100,6 +100,7 @@ export class SamplePathsView extends View {
       yLabel: "fᵀK⁻¹f",
     });
     const along = counts.map(Math.log10);
+    chart.line([along[doublings], along[doublings]], chart.y.map((each) => 10 ** each), {color: MUTED, width: 1.5});
     chart.line(along, counts, {color: MUTED, dash: "2 5", of: "count"});
     for (const [name, title, color, shape] of SIDES) {
       const values = counts.map((each) => now[name].norms[each - 1]).map((each) => (each > 0.5 ? each : NaN));
@@ -110,7 +111,7 @@ export class SamplePathsView extends View {
     chart.legend([...SIDES.map(([, title, color]) => [title, color, "line"]), ["n", MUTED, "dots"]]);
     chart.note("fᵀK⁻¹f of a sample is z₁² + … + zₙ², of which the mean is n");
     const nearest = (px) => Math.log2((10 ** chart.fromX(px) - 1) / 2);
-    const spec = {x: chart.sx(along[doublings]), y: chart.bottom, label: "the number of points", value: `${n} points`};
+    const spec = {x: chart.sx(along[doublings]), y: chart.top + 12, label: "the number of points", value: `${n} points`};
     this.grip(chart, "doublings", spec, nearest);
   }
 }

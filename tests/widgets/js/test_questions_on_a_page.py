@@ -17,6 +17,7 @@ from apviz.widgets import (
     Photograph,
     PositiveDefinite,
     ProjectionPlayer,
+    SamplePaths,
     WhichBlock,
     Zigzag,
 )
@@ -120,6 +121,11 @@ def test_a_photograph_plays_once_by_itself_and_its_step_can_be_dragged_beyond_wh
     # with less motion it is shown as it is
     tab = visit(Photograph(pixels=704))
     assert reads(tab, "step") == "30"
+
+
+@pytest.mark.parametrize(("waves", "words"), [(1, "a sine of 1 period,"), (2, "a sine of 2 periods,")])
+def test_a_number_of_things_has_its_word_in_the_singular_or_plural(visit, waves, words):
+    assert words in said(visit(SamplePaths(waves=waves)))
 
 
 @pytest.mark.slow
