@@ -9,11 +9,13 @@ import {number} from "./plane.js";
 import {Slices} from "./slices.js";
 import {View} from "./view.js";
 
-/** updates at most; solves that are kept, fewer of many pixels; a value that is white; steps from a border that are told apart */
+/** updates at most; solves that are kept, fewer of many pixels; a value that is white; sizes below
+    are rounding; steps from a border that are told apart */
 const MOST = 1000,
   KEPT = 6,
   MANY = 5000,
   BRIGHT = 2,
+  ROUNDING = 1e-12,
   FAR = 6;
 const SIDES = [
   {name: "scattered", title: "Scattered blocks", color: "var(--cyclic)", mark: "dot"},
@@ -184,7 +186,7 @@ export class PhotographView extends View {
     plane.end();
     plane.legend([
       ...SIDES.map(({title, color}) => [title.toLowerCase(), color, "line"]),
-      ["tolerance", "var(--muted)", "dots"],
+      ["tolerance", "var(--muted)", "dashes"],
     ]);
     const {x, y, solve} = runs.find(({solve}) => solve.at === Math.max(...runs.map((each) => each.solve.at)));
     const spec = {x: plane.sx(x[solve.at]), y: plane.sy(y[solve.at]), label: "the step", value: `update ${solve.at}`};
@@ -195,7 +197,10 @@ export class PhotographView extends View {
   _drawBorders({tol}) {
     const plane = this.borders,
       along = Array.from({length: FAR}, (_, k) => k + 1),
-      low = Math.floor(Math.log10(tol)) - 1;
+      all = this.sides.flatMap(({sizes = []}) => [...sizes]).filter((each) => each >= ROUNDING);
+    // the axis stands still under a pointer that drags
+    if (!this.isHeld || !this._low) this._low = Math.floor(Math.log10(Math.min(tol / 10, ...all)));
+    const low = this._low;
     plane.begin({
       x: [0.5, FAR + 0.5],
       y: [low, 0.25],

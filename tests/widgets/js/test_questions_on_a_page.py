@@ -21,7 +21,7 @@ from apviz.widgets import (
     WhichBlock,
     Zigzag,
 )
-from tests.widgets.js.pages import drag, frame, reads, said
+from tests.widgets.js.pages import drag, frame, reads, said, titles
 from tests.widgets.js.test_on_a_page import ONE_QUICK
 
 #: states in which everything that a widget can draw is drawn
@@ -121,6 +121,16 @@ def test_a_photograph_plays_once_by_itself_and_its_step_can_be_dragged_beyond_wh
     # with less motion it is shown as it is
     tab = visit(Photograph(pixels=704))
     assert reads(tab, "step") == "30"
+
+
+def test_every_distance_from_a_border_has_a_mark_however_little_is_left_there(visit):
+    tab = visit(Photograph(overlap=1.0))
+    frame(tab)
+    seen = [each for each in titles(tab, 3) if "blocks of neighbours" in each]
+    assert [int(re.search(r"(\d) pixels", each)[1]) for each in seen] == [1, 2, 3, 4, 5, 6]
+    bottom = tab.locator("figure").nth(3).locator("svg .axis").bounding_box()
+    for each in tab.locator("figure").nth(3).locator("svg .marks path:has(title)").all():
+        assert each.bounding_box()["y"] < bottom["y"] + bottom["height"]
 
 
 @pytest.mark.parametrize(("waves", "words"), [(1, "a sine of 1 period,"), (2, "a sine of 2 periods,")])
