@@ -6,7 +6,7 @@ import {EigenPath, conjugateGradient, eigenvectorPair, turned} from "./eigen_pat
 import {kernelNamed} from "./kernels.js";
 import {blocksWithMargins, sequential} from "./partitions.js";
 import {KrylovPolynomial, productOf} from "./krylov.js";
-import {number} from "./plane.js";
+import {PALE, number} from "./plane.js";
 import {Span} from "./span.js";
 import {Trajectory} from "./trajectory.js";
 import {MUTED, PURPLE, View} from "./view.js";
@@ -140,7 +140,7 @@ export class CGAgainstProjectionView extends View {
     ].map((each) => ({...each, x: each.path.coordinate(i), y: each.path.coordinate(j)}));
     const ends = (letter, least) => {
       const every = isOpen ? [] : runs.flatMap((each) => each[letter]);
-      return [Math.min(-0.55 * radius, ...every) - least, Math.max(radius, ...every) + least];
+      return [Math.min(-radius, ...every) - least, Math.max(radius, ...every) + least];
     };
     const [x, y] = this._alike(plane, ends("x", 0.06 * radius), ends("y", 0.06 * radius));
     const label = (k) => `c${below(k + 1)}, λ = ${number(values[k], 3)}`;
@@ -271,7 +271,7 @@ export class CGAgainstProjectionView extends View {
       plane.legend([
         [CG.title, CG.color, "line"],
         [AP.title, AP.color, "line"],
-        ...(what === "errors" ? [["bounds by κ and κ′", MUTED, "dots"]] : []),
+        ...(what === "errors" ? [["bounds by κ and κ′", [CG.color, AP.color], "dots"]] : []),
       ]);
       plane.note("an iteration of CG costs 1, an update b/n");
     }
@@ -296,7 +296,7 @@ export class CGAgainstProjectionView extends View {
     plane.begin({x: ends, y: [-1.3, 1.3], powers: true, xLabel: "eigenvalue λ of K", yLabel: "p(λ)"});
     plane.line(ends, [0, 0], {color: MUTED, width: 1});
     if (zeros.length || !work) {
-      plane.line(along, along.map((each) => inside(productOf(own, 10 ** each))), {color: CG.color, width: 1.5, dash: "6 4"});
+      plane.line(along, along.map((each) => inside(productOf(own, 10 ** each))), {color: CG.color, ...PALE});
       plane.line(along, along.map((each) => inside(productOf(zeros, 10 ** each))), {color: PURPLE, of: "cg"});
       values.forEach((each, i) => {
         const size = 2 + 6 * Math.sqrt(shares[i]);
@@ -306,7 +306,7 @@ export class CGAgainstProjectionView extends View {
     plane.end();
     plane.legend([
       ["p of your zeros", PURPLE, "line"],
-      ["p of CG", CG.color, "line"],
+      ["p of CG", CG.color, "wide"],
       ["eigenvalues; large where much error is", CG.color, "dot"],
     ]);
     plane.note(

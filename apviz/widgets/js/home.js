@@ -105,7 +105,13 @@ export function mount(place, face, values, {theme = "auto", lecture = false} = {
       const limit = limitOf(name, now);
       if (typeof now[name] === "number" && now[name] > limit) state.set({[name]: limit});
     }
-    for (const [, {show}] of rows) show(now);
+    for (const [name, {row, show, stop}] of rows) {
+      show(now);
+      // steps show nothing before the bet
+      if (!bet || face.controls[name].kind !== "steps") continue;
+      row.hidden = now.bet === "";
+      if (row.hidden) stop();
+    }
     presets.show(now);
     const figures = view.draw(now);
     sentence.show(now, figures);

@@ -138,6 +138,15 @@ def test_a_number_of_things_has_its_word_in_the_singular_or_plural(visit, waves,
     assert words in said(visit(SamplePaths(waves=waves)))
 
 
+def test_there_is_nothing_to_play_before_the_bet(visit):
+    tab = visit(CGAgainstProjection())
+    frame(tab)
+    assert tab.get_by_role("button", name="play").count() == 0
+    tab.get_by_role("button", name="just show it").click()
+    frame(tab)
+    assert tab.get_by_role("button", name="play").is_visible()
+
+
 @pytest.mark.slow
 def test_eigenvalues_of_blocks_fall_also_where_the_last_block_has_fewer_rows(visit):
     tab = visit(Kappas(block_size=70))
