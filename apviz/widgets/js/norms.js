@@ -17,8 +17,9 @@ export class NormsPicture extends Plane {
   /**
    * @param {import("./trajectory.js").Trajectory} trajectory
    * @param {number} j the step that is shown
+   * @param {string} hint where to see Euclidean ‖r‖ rise, if it does not here
    */
-  draw(trajectory, j) {
+  draw(trajectory, j, hint = "") {
     const both = [
       [trajectory.errors(), "‖r‖ in H, which is ‖W−W*‖<sub>K</sub>", NORM, "dot", "left"],
       [trajectory.residualNorms(), "Euclidean ‖r‖", EUCLIDEAN, "diamond", "euclidean"],
@@ -48,7 +49,7 @@ export class NormsPicture extends Plane {
     this.end();
     this.legend(both.map(([, name, color, shape]) => [name, color, shape]));
     const rose = (many) => ["never rose", "rose once"][many] ?? `rose ${many} times`;
-    this.note(`in ${count} steps ‖r‖ in H ${rose(rises[0])}, Euclidean ‖r‖ ${rose(rises[1])}`);
+    this.note(`in ${count} steps ‖r‖ in H ${rose(rises[0])}, Euclidean ‖r‖ ${rose(rises[1])}${rises[1] ? "" : hint}`);
     const go = (step) => this._state.set({step: Math.min(count, Math.max(0, Math.round(step)))});
     const at = Number.isFinite(both[0][0][j]) ? this.sy(both[0][0][j]) : this.bottom;
     this.handle(

@@ -49,7 +49,7 @@ export class ProjectionView extends View {
       passed = j ? this.moving(j, 900) : this.moving(0);
     this._drawSpace(now, values, passed);
     this._drawFunctions(now, values, passed);
-    this.norms.draw(trajectory, j);
+    this.norms.draw(trajectory, j, "; it does with the preset “the Euclidean residual rises”");
     const start = norm(geometry.goal) || 1;
     return {
       steps: trajectory.steps.length - 1,
@@ -75,18 +75,21 @@ export class ProjectionView extends View {
     }
     const [centre, half] = this._box,
       zero = new Float64Array(3);
-    const start = ofSolution ? plus(goal, geometry.before, -1) : zero;
-    const corner = plus(start, geometry.projection, passed),
-      tip = plus(start, geometry.before);
+    const zoom = zoomOf(norm(geometry.before) / norm(goal), ofSolution ? 0.45 : 0.7),
+      place = (residual) => (ofSolution ? plus(goal, residual, -zoom) : scaled(residual, zoom)),
+      start = ofSolution ? place(geometry.before) : zero,
+      projection = scaled(geometry.projection, zoom);
+    const corner = plus(start, projection, passed),
+      tip = plus(start, geometry.before, zoom);
     space.begin(centre, half);
     drawAxes(space, half, kernels);
     if (block.length === 2) {
-      const held = [zero, ...block.map((i) => kernels[i]), geometry.projection];
+      const held = [zero, projection, ...(zoom > 1 && ofSolution ? [] : block.map((i) => kernels[i]))];
       const corners = rectangle(geometry.basis, held, 0.12 * half).map((each) => plus(each, start));
       space.polygon(corners, {fill: SPAN, "fill-opacity": 0.18, stroke: SPAN, "stroke-width": 1.5, "data-of": "what"});
     } else if (block.length === 1) {
       const [way] = geometry.basis,
-        held = [0, dot(kernels[block[0]], way), dot(geometry.projection, way)];
+        held = [0, dot(kernels[block[0]], way), dot(projection, way)];
       const ends = [Math.min(...held) - 0.3 * half, Math.max(...held) + 0.3 * half];
       space.line(
         ends.map((each) => plus(start, way, each)),
@@ -110,9 +113,12 @@ export class ProjectionView extends View {
       space.arrow(zero, each, block.includes(i) ? SPAN : MUTED, 3);
       space.text(each, `k(x${below(i + 1)}, ·)`, {class: "name halo"}, outwards(space, each, 1.1));
     });
-    const path = residuals.slice(0, j + 1).map((each) => (ofSolution ? plus(goal, each, -1) : each));
+    // what came before would not fit
+    const first = zoom > 1 ? j - 1 : 0,
+      path = residuals.slice(first, j + 1).map(place);
+    if (first) space.dot(goal, MUTED, 2.5, "g");
     space.line(path, {stroke: MUTED, "stroke-width": 1.5, "stroke-dasharray": "2 4"});
-    path.forEach((each, k) => space.dot(each, MUTED, 2.5, `${ofSolution ? "s" : "r"}${above(k)}`));
+    path.forEach((each, k) => space.dot(each, MUTED, 2.5, `${ofSolution ? "s" : "r"}${above(first + k)}`));
     space.arrow(start, tip, INK, 3.5, 0.05);
     space.arrow(start, corner, PROJECTED, 4.5, 0.1, "what");
     // drawn where the projection ended, so that the right angle is seen; nothing is left over before a projection
@@ -131,12 +137,9 @@ export class ProjectionView extends View {
       [j ? `r${above(j)}, the rest` : "the rest", LEFT, "line"],
       [block.length ? `span of ${points(block)}` : "span of the block", SPAN, "line"],
     ]);
-    space.note(
-      j
-        ? `angles to the span: r${above(j - 1)} ${degrees(geometry.angleBefore)}, r${above(j)} ${degrees(geometry.angleAfter)} · ` +
-            "lengths and angles are those of H · turn the picture; drag the ring at g"
-        : "lengths and angles are those of H · turn the picture; drag the ring at g",
-    );
+    const angles = `angles to the span: r${above(j - 1)} ${degrees(geometry.angleBefore)}, r${above(j)} ${degrees(geometry.angleAfter)} · `,
+      lengths = zoom > 1 ? `r and its parts are drawn ${zoom.toLocaleString("en")} times as long` : "lengths and angles are those of H";
+    space.note(`${j ? angles : ""}${lengths} · turn the picture; drag the ring at g`);
     this._dragGoal(trajectory.span, goal, half);
   }
 
@@ -233,6 +236,12 @@ export class ProjectionView extends View {
       plane.handle(`point ${i}`, spec, this.held(drag, spec, step));
     }
   }
+}
+
+/** 1, 3, 10, 30, …: how many times as long a share of g is drawn, up to `most`; rounding is drawn as it is. */
+function zoomOf(share, most) {
+  const half = share > 1e-12 ? Math.max(0, Math.floor(2 * Math.log10(most / share))) : 0;
+  return half % 2 ? 3 * 10 ** ((half - 1) / 2) : 10 ** (half / 2);
 }
 
 /** Middle and radius of a ball that holds all places, the same for every step. */

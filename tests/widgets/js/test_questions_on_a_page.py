@@ -16,6 +16,7 @@ from apviz.widgets import (
     Kappas,
     Photograph,
     PositiveDefinite,
+    Projection,
     ProjectionPlayer,
     SamplePaths,
     WhichBlock,
@@ -145,6 +146,17 @@ def test_there_is_nothing_to_play_before_the_bet(visit):
     tab.get_by_role("button", name="just show it").click()
     frame(tab)
     assert tab.get_by_role("button", name="play").is_visible()
+
+
+@pytest.mark.parametrize("step", [1, 4, 12])
+@pytest.mark.parametrize("picture", ["residual", "solution"])
+def test_a_residual_is_long_enough_to_be_seen_in_every_step(visit, step, picture):
+    tab = visit(Projection(step=step, picture=picture))
+    frame(tab)
+    box = tab.locator("svg.space path[stroke='var(--ink)'][stroke-width='3.5']").bounding_box()
+    assert max(box["width"], box["height"]) > 25
+    note = tab.locator("figure").first.locator(".note").inner_text()
+    assert ("times as long" in note) == (step > 1)
 
 
 @pytest.mark.slow
