@@ -74,15 +74,18 @@ export class ZigzagView extends View {
       text = (point) => place(point).map((each) => each.toFixed(1)).join(" "),
       turned = (degrees, long = 1) => [long * Math.cos(radians(degrees)), long * Math.sin(radians(degrees))];
     chart.begin();
-    const wedge = `M${text([0, 0])}L${text(turned(0, 0.22))}A${0.22 * radius} ${0.22 * radius} 0 0 0 ${text(turned(angle, 0.22))}Z`;
+    // as long as the lines, so that legs do not cover a small angle
+    const wedge = `M${text([0, 0])}L${text(turned(0))}A${radius} ${radius} 0 0 0 ${text(turned(angle))}Z`;
     chart.axes.draw("path", {d: wedge, fill: RED, "fill-opacity": 0.25, "data-of": "angle contraction"});
     const lines = [[0, BLUE], [angle, ORANGE]];
     for (const [turn, color] of lines) {
       chart.axes.draw("path", {d: `M${text([0, 0])}L${text(turned(turn, 1.04))}`, stroke: color, "stroke-width": 2.5, class: "curve"});
     }
+    // thinner where they are close together
+    const wide = Math.max(0.7, Math.min(2.5, 0.5 * radius * Math.sin(radians(angle)) ** 2));
     const leg = (from, to, k, opacity) => {
       // odd legs end on the first line
-      const look = {stroke: k % 2 ? BLUE : ORANGE, "stroke-width": 2.5, "stroke-opacity": opacity, class: "curve"};
+      const look = {stroke: k % 2 ? BLUE : ORANGE, "stroke-width": k === 1 ? 2.5 : wide, "stroke-opacity": opacity, class: "curve"};
       pen.draw("path", {d: `M${text(from)}L${text(to)}`, ...look});
     };
     for (let k = path.length - 1; k > at; k--) leg(path[k - 1], path[k], k, 0.22);
