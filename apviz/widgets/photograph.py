@@ -75,7 +75,7 @@ class Photograph(LiveWidget):
         "left, are consecutive rows of shuffled data: pixels from all over the picture. Both solves run in this page."
     )
     sentence = (
-        "After {step:update}, with blocks of {block_size} pixels and a margin of {overlap} of that, scattered blocks "
+        "After {step:update}, with blocks of {block_size} pixels and a margin of {overlap}, scattered blocks "
         "have left [scattered] of ‖b‖, blocks of neighbours [neighbours]."
     )
     controls: ClassVar[dict[str, dict[str, Any]]] = {

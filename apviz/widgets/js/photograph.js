@@ -63,6 +63,8 @@ export function stepAt(place, x) {
 }
 
 export class PhotographView extends View {
+  static longest = {scattered: "0.000123", neighbours: "0.000123"};
+
   constructor(place, state, face) {
     super(place, state, face);
     this.sides = SIDES.map((side) => {

@@ -33,7 +33,7 @@ export function situation(values, {sets, orders}) {
 }
 
 export class ProjectionView extends View {
-  static longest = {steps: "20", what: "onto the span of {1, 2}, to which r⁽¹⁹⁾ stood at none, it is 0"};
+  static longest = {steps: "20", what: "onto the span of {1, 2}, to which r⁽¹⁹⁾ stood at 32.2°", left: "1.23·10⁻⁶"};
 
   constructor(place, state, face) {
     super(place, state, face);
