@@ -138,7 +138,7 @@ export class ProjectionView extends View {
       [block.length ? `span of ${points(block)}` : "span of the block", SPAN, "line"],
     ]);
     const angles = `angles to the span: r${above(j - 1)} ${degrees(geometry.angleBefore)}, r${above(j)} ${degrees(geometry.angleAfter)} · `,
-      lengths = zoom > 1 ? `r and its parts are drawn ${zoom.toLocaleString("en")} times as long` : "lengths and angles are those of H";
+      lengths = zoom > 1 ? `r is drawn ${number(zoom)} times as long` : "lengths and angles are those of H";
     space.note(`${j ? angles : ""}${lengths} · turn the picture; drag the ring at g`);
     this._dragGoal(trajectory.span, goal, half);
   }
