@@ -17,6 +17,7 @@ from apviz.solvers import Precision, Subspace, recommended
 from apviz.solvers.choosing import automatic
 from apviz.solvers.choosing.automatic import cholesky_work, cost_model
 from apviz.solvers.choosing.costs import CostModel
+from apviz.solvers.choosing.rehearsal import Rehearsal
 from apviz.solvers.serialization import to_plain
 from tests.device import DEVICE
 
@@ -206,6 +207,22 @@ def test_a_solve_of_a_tenth_of_a_second_is_chosen_without_a_sweep(monkeypatch, e
     assert len(made) == sweeps and isinstance(
         solver, apviz.ConjugateGradient if sweeps else apviz.AlternatingProjection
     )
+
+
+@pytest.mark.parametrize("entry", [1e-9, 1e-7])
+@pytest.mark.parametrize(("noise", "chosen"), [(1e-4, apviz.AlternatingProjection), (1.0, apviz.ConjugateGradient)])
+def test_a_local_kernel_is_not_judged_by_few_rows_that_look_uncorrelated_unless_there_is_noise(
+    monkeypatch, entry, noise, chosen
+):
+    take_rates(monkeypatch, entry, flop=entry)
+    x = torch.randn(4000, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    b = torch.randn(4000, 16, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    one = apviz.KernelSystem(x, b, apviz.Matern52(lengthscale=0.02), noise=noise, operator="tiled", device="cpu")
+    assert isinstance(apviz.Automatic(tol=0.1).prepare(one.operator, 16, like=one.b).solver, chosen)
+    neighbours = Rehearsal(one.operator, None, 0, 4000, seed=0).neighbours
+    distance = (5**0.5 / 0.02) * torch.cdist(x, x)
+    correlation = (1 + distance + distance**2 / 3) * (-distance).exp()
+    assert neighbours == pytest.approx(correlation.square().sum(1).mean().item() - 1, rel=1e-3) and neighbours > 0.1
 
 
 def test_no_sweep_is_made_where_rows_far_apart_are_uncorrelated(monkeypatch):

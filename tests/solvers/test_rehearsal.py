@@ -137,10 +137,15 @@ def test_only_a_close_choice_is_rehearsed_on_more_than_half_of_the_rows(monkeypa
     assert cheapest(one, [20], 0.01, 2, 0.5 * needed.work, 400) is None and drawn == [200]
     drawn.clear()
     assert cheapest(one, [20], 0.01, 2, 1.5 * needed.work, 400).rank == 20 and drawn == [200, 400]
-    drawn.clear()
-    for most, found in ((1.2, None), (2.0, needed)):  # a short solve, with a margin
-        assert cheapest(one, [20], 0.01, 2, most * needed.work, 400, is_short=True) == found and drawn == [200]
+    far = problem(2000, lengthscale=2.0)
+    few = cheapest(far, [20], 0.01, 2, 1000.0, 400)
+    for each, most, found, rows in (
+        (far, 1.2, None, [200]), (far, 2.0, few, [200]),  # a short solve, with a margin
+        (one, 1.5, needed, [200, 400]),  # but not where rows far apart are uncorrelated
+    ):  # fmt: skip
         drawn.clear()
+        plan = cheapest(each, [20], 0.01, 2, most * (few if each is far else needed).work, 400, is_short=True)
+        assert drawn == rows and (plan == found if each is far else plan.rank == 20)
 
 
 def test_more_vectors_are_rehearsed_where_blocks_are_slow_and_take_about_the_iterations_expected(monkeypatch):

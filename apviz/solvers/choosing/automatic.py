@@ -18,7 +18,7 @@ from apviz.preconditioners import RandomlyPivotedCholesky
 from apviz.settings import chosen, require_seed, require_tolerance, require_whole
 from apviz.solvers.cholesky import Cholesky
 from apviz.solvers.choosing.costs import CostModel, memory_of_a_factor, of_factor, of_sweeps, usual_work
-from apviz.solvers.choosing.rehearsal import SHORT, Plan, Rehearsal, Rehearsals, affordable_iterations
+from apviz.solvers.choosing.rehearsal import FAR, SHORT, Plan, Rehearsal, Rehearsals, affordable_iterations
 from apviz.solvers.coloured.projection import ColouredProjection
 from apviz.solvers.conjugate_gradient import ConjugateGradient
 from apviz.solvers.interface import SOLVERS, Prepared, Resolved, Solver
@@ -33,12 +33,12 @@ CHOLESKY_ROWS = 2_000
 GPU_CHOLESKY_ROWS = 50_000
 # CG is rehearsed on this number of rows: at most an eighth of all rows, at least four times the rank.
 REHEARSAL_ROWS, REHEARSAL_SHARE, REHEARSAL_RANKS = 1_000, 8, 4
-# Blocks are slow only where rows far apart are correlated, by more than FAR on average. If a sweep of blocks on
-# SWEPT_ROWS rows leaves a share s of the residual, blocks take EASY + SLOW·s times the usual time, at most
-# 1 + SLOW_PER_DIGIT times the digits of the tolerance. CG must be cheaper than 1 + SLOW_PER_DIGIT·s times the digits,
-# which is less for a small s (`benchmarks/notes.md`). With up to FEW_INPUTS inputs blocks take the usual time; with
-# more than MANY_INPUTS the sweep takes longer than it saves.
-FAR, SLOW_PER_DIGIT = 0.2, 0.75
+# Blocks are slow only where rows far apart are correlated, by more than FAR. If a sweep of blocks on SWEPT_ROWS rows
+# leaves a share s of the residual, blocks take EASY + SLOW·s times the usual time, at most 1 + SLOW_PER_DIGIT times
+# the digits of the tolerance. CG must be cheaper than 1 + SLOW_PER_DIGIT·s times the digits, which is less for a
+# small s (`benchmarks/notes.md`). With up to FEW_INPUTS inputs blocks take the usual time; with more than MANY_INPUTS
+# the sweep takes longer than it saves.
+SLOW_PER_DIGIT = 0.75
 # CG must cost less than this share of factoring K, whose seconds are known better.
 SURE_OF_FACTOR = 0.9
 SWEPT_ROWS, EASY, SLOW, MANY_INPUTS = 400, 0.5, 5.0, 100

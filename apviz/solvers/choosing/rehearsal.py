@@ -27,8 +27,12 @@ MOST_SIDES = 4
 # look nearly uncorrelated.
 FEW, SURE, SURE_ALONE = 3.0, 3.0, 6.0
 # Of a solve of less than SHORT seconds, a rehearsal on more rows takes a tenth. Then half of the rows decide, if they
-# need SURE_IF_SHORT times fewer iterations than others.
-SHORT, SURE_IF_SHORT = 0.15, 1.5
+# need SURE_IF_SHORT times fewer iterations than others, and if rows far apart are correlated, by more than FAR on
+# average. For a local k few rows look nearly uncorrelated, and all need far more iterations.
+SHORT, SURE_IF_SHORT, FAR = 0.15, 1.5, 0.2
+# Variance of the eigenvalues of the correlations from which K is no longer nearly diagonal. That matters with noise up
+# to MUCH_NOISE of the outputscale.
+NEIGHBOURS, MUCH_NOISE = 0.1, 0.01
 # Work of the pass that ends a solve.
 PASS = 1.0
 # Where blocks are slow, CG takes UNDERESTIMATED times the iterations of a rehearsal. With MANY_VECTORS it is rehearsed
@@ -120,6 +124,12 @@ class Rehearsal:
         return float(self._k.mean()) / self._probe.largest_signal
 
     @cached_property
+    def neighbours(self) -> float:
+        """Sum of squared correlations of a row with the others, on average: the variance of the eigenvalues."""
+        off_diagonal = self._k - np.diag(self._k.diagonal())
+        return float(np.square(off_diagonal).sum()) / len(self._k) / self._probe.largest_signal**2
+
+    @cached_property
     def _k(self) -> FloatArray:
         return _array(self._probe.block(slice(0, self._probe.n)))
 
@@ -199,12 +209,12 @@ class Rehearsals:
         """
         operator = self.operator
         plan: Plan | None = operator.layout.agreed(self._cheapest_on_half(ranks, tol, columns, work))
-        if plan is None:
+        if plan is None or operator.layout.agreed(self._hides_neighbours):
             return None
         most = self._affordable(columns, plan.rank, work)
         if plan.iterations <= most / (SURE if plan.rank else SURE_ALONE):
             return plan
-        if self.is_short:
+        if self.is_short and operator.layout.agreed(self.correlation) > FAR:
             return plan if plan.iterations <= most / SURE_IF_SHORT else None
         needed = self._whole.iterations(plan.rank, tol, most)
         if needed is not None and operator.n > self.rows and needed > most / SURE:
@@ -251,6 +261,17 @@ class Rehearsals:
             if needed is not None:
                 best = Plan(rank, UNDERESTIMATED * needed, others + each * UNDERESTIMATED * needed)
         return best
+
+    @property
+    def _hides_neighbours(self) -> bool:
+        """Whether half of the rows have hardly a neighbour, so that K looks diagonal, and all rows have.
+
+        With much noise iterations are few with neighbours too.
+        """
+        if self.operator.noise > MUCH_NOISE * self.operator.largest_signal:
+            return False
+        on_half = self._half.neighbours
+        return on_half < NEIGHBOURS <= on_half * self.operator.n / max(1, self.rows // 2)
 
     def _affordable(self, columns: int, rank: int, work: float) -> float:
         return affordable_iterations(self.operator, columns, rank, work)
