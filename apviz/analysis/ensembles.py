@@ -73,7 +73,8 @@ def median_and_band(
     """Return median and band of a variable over several runs, at every x at which one of them ends an epoch.
 
     At any x, a run counts with its value after its last completed epoch. So there is no interpolation and no grid. A
-    converged run keeps its last value. The table ends where the first run ends without convergence.
+    converged run keeps its last value. The table ends at the median of the runs' ends, as in `group_table`, or where
+    the first run ends without convergence.
 
     Args:
         variable: Variable of the group `epoch`; epochs in which it is not finite are skipped.
@@ -100,10 +101,12 @@ def median_and_band(
     if not curves:
         raise ValueError("no run to take the median of")
     start = max(float(places[0]) for places, _ in curves)
-    ends = [float(places[-1]) for places, _ in curves]
-    stopped = [end for end, trace in zip(ends, traces, strict=True) if not trace.converged]
-    grid = np.unique(np.concatenate([places for places, _ in curves]))
-    grid = grid[(grid >= start) & (grid <= min(stopped, default=max(ends)))]
+    ends = np.array([places[-1] for places, _ in curves])
+    converged = np.array([trace.converged for trace in traces])
+    stopped = float(ends.min(initial=math.inf, where=~converged))
+    end = max(start, min(stopped, float(np.median(np.where(converged, ends, math.inf)))))
+    grid = np.unique(np.concatenate([[end], *(places for places, _ in curves)]))
+    grid = grid[(grid >= start) & (grid <= end)]
     values = np.array([values[np.searchsorted(places, grid, side="right") - 1] for places, values in curves])
     is_log = bool((values > 0).all())
     found = np.quantile(np.log(values) if is_log else values, _QUANTILES[band], axis=0)

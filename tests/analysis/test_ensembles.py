@@ -97,7 +97,8 @@ def test_median_and_band_use_the_value_of_each_run_at_that_work(x, band, ends):
     ]  # fmt: skip
     table = median_and_band(traces, x=x, band=band)
     places = sorted({place for trace in traces for place in trace["epoch"][x].values})
-    first, last = max(t["epoch"][x].values[0] for t in traces), max(t["epoch"][x].values[-1] for t in traces)
+    first = max(t["epoch"][x].values[0] for t in traces)
+    last = sorted(t["epoch"][x].values[-1] for t in traces)[2]
     np.testing.assert_array_equal(table["x"], [place for place in places if first <= place <= last])
     for row in table.itertuples():
         values = [math.log(value_at(trace, "residual", x, row.x)) for trace in traces]
@@ -119,7 +120,14 @@ def test_a_converged_run_keeps_its_last_value_and_an_unconverged_one_ends_the_cu
     table = median_and_band([quick, slow, longer], band="range")
     assert table["x"].tolist() == [0, 1, 2, 2.5, 3]
     assert table["low"].tolist()[1:] == pytest.approx([0.001] * 4)
-    assert median_and_band([quick, longer])["x"].max() == 5.0
+    assert median_and_band([quick, longer, longer])["x"].max() == 5.0
+
+
+@pytest.mark.parametrize("ends", [(3.0, 5.0, 9.0, 6.0, 5.5), (2.0, 4.0, 8.0, 9.0)])
+def test_the_median_curve_ends_at_the_seconds_that_the_table_of_groups_says(ends):
+    runs = [run([0.0, 1.0, 2.0], [1.0, 0.1, 0.01], seconds=[0.0, end / 2, end]) for end in ends]
+    (row,) = group_table([runs]).to_dict("records")
+    assert median_and_band(runs, x="seconds")["x"].iloc[-1] == row["seconds"]
 
 
 def test_epochs_without_predictions_are_skipped_and_a_run_without_any_is_named():

@@ -37,8 +37,8 @@ def grouped_curves(
     """Draw the median of runs that differ only in the seed, with a band: one curve per group of any number of runs.
 
     At any x, a run counts with its value after its last completed epoch. So curves are steps, without interpolation or
-    a grid; see `apviz.analysis.median_and_band`. A converged run keeps its last value. A curve ends in a cross where
-    the first of its runs ends without convergence, because its median is unknown after that.
+    a grid; see `apviz.analysis.median_and_band`. A converged run keeps its last value. A curve ends at the median of
+    the ends of its runs; or in a cross where the first of them ends without convergence.
 
     Args:
         y: `residual`, or `test_rmse`, which leaves out runs without one.
