@@ -81,10 +81,10 @@ class Advice:
         (name, best), *others = self.methods.items()
         if best.chance < 0.5:
             return f"No method is expected to reach {self.tol:g} within its limit."
-        said = f"Use {name}: about {in_words(best.seconds.likely)}."
+        said = f"Use {name}: {best.seconds.in_words}."
         if others:
             second, its = others[0]
-            said += f" {second} needs {'about' if its.is_bounded else 'more than'} {in_words(its.seconds.likely)}."
+            said += f" {second} needs {its.seconds.in_words}."
         return said
 
     @property
@@ -117,8 +117,8 @@ class Advice:
         return [
             {
                 "method": name,
-                "seconds": f"{each.seconds}" if each.is_bounded else f"> {each.seconds.likely:.2g}",
-                "work": f"{each.work}" if each.is_bounded else f"> {each.work.likely:.2g}",
+                "seconds": f"{each.seconds}",
+                "work": f"{each.work}",
                 "memory": f"{each.memory / 1e6:,.0f} MB",
                 "chance of success": f"{each.chance:.0%}",
                 "why": each.reason,

@@ -175,13 +175,13 @@ def _notable(change: str, forecasts: Mapping[str, Forecast], candidates: Mapping
             return Alternative(change, advised, Band(math.inf, math.inf, math.inf), said)
         if then.seconds.likely < NOTABLE * now.seconds.likely:
             return None
-        said = f"{what}: {advised} would take more than {in_words(then.seconds.likely)}."
+        said = f"{what}: {advised} would take {then.seconds.in_words}."
         return Alternative(change, advised, then.seconds, said)
     best = min(converging, key=lambda name: converging[name].seconds.likely)
     if advised in converging and converging[advised].seconds.likely < NOTABLE * converging[best].seconds.likely:
         best = advised
     seconds = converging[best].seconds
-    about = f"about {in_words(seconds.likely)}"
+    about = seconds.in_words
     if not converges:
         return Alternative(change, best, seconds, f"{what}: {best} is expected to converge, in {about}.")
     if best == advised:
@@ -192,9 +192,8 @@ def _notable(change: str, forecasts: Mapping[str, Forecast], candidates: Mapping
         return Alternative(change, best, seconds, said)
     if then is None:
         return None  # what it would take is not known
-    least = "about" if then.is_bounded else "more than"
     if then.chance < 0.5:
         said = f"{what}: use {best}, {about}. {advised} is not expected to converge."
     else:
-        said = f"{what}: use {best}, {about}. {advised} would take {least} {in_words(then.seconds.likely)}."
+        said = f"{what}: use {best}, {about}. {advised} would take {then.seconds.in_words}."
     return Alternative(change, best, seconds, said)

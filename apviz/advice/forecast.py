@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from apviz.advice.pilots import Rehearsal, growth_to
@@ -21,7 +21,7 @@ SPREAD: Final = 2.0
 #: chance that coloured projections converge within the usual number of sweeps
 CHANCE_OF_SWEEPS = 0.9
 #: power of the rows by which epochs may grow or shrink if only one pilot system was solved
-UNKNOWN: Final = 0.15
+UNKNOWN: Final = 0.35
 
 
 class Band(NamedTuple):
@@ -31,14 +31,16 @@ class Band(NamedTuple):
     low: float
     high: float
 
-    def at_least(self) -> Band:
-        """Return a lower bound: the same likely value, without an upper limit."""
-        return Band(self.likely, self.likely, math.inf)
+    @property
+    def in_words(self) -> str:
+        """Return the likely seconds in words."""
+        return f"about {in_words(self.likely)}{' or more' if math.isinf(self.high) else ''}"
 
     def __format__(self, spec: str) -> str:
         if self.low == self.likely == self.high:
             return _digits(self.likely)
-        return f"{_digits(self.likely)} ({_digits(self.low)}–{_digits(self.high)})"
+        high = " or more" if math.isinf(self.high) else f"–{_digits(self.high)}"
+        return f"{_digits(self.likely)} ({_digits(self.low)}{high})"
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ class Forecast:
 
     Attributes:
         solver: the solver with `auto` settings resolved.
-        seconds, work: totals. If the rehearsal was stopped, they are lower bounds and `high` is infinite.
+        seconds, work: totals. If the rehearsal was stopped, `likely` is from the epochs until then, and `high` is
+            infinite; `likely` is no lower bound, because all rows may need fewer epochs.
         memory: bytes in addition to the data.
         chance: estimated probability of reaching the tolerance within the epoch limit, 0 to 1.
         reason: explanation of the numbers in one sentence.
@@ -62,13 +65,8 @@ class Forecast:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the rehearsal was finished, so that the numbers are more than lower bounds."""
+        """Whether the rehearsal was finished, so that the numbers have an upper limit."""
         return math.isfinite(self.work.high)
-
-    def at_least(self, why: str) -> Forecast:
-        """Return a lower bound: the same likely value, without an upper limit."""
-        seconds, work = self.seconds.at_least(), self.work.at_least()
-        return replace(self, seconds=seconds, work=work, reason=f"{self.reason}; {why}")
 
 
 def forecast(
@@ -94,7 +92,7 @@ def forecast(
     seconds = Band(bands[0][0], bands[1][0] / SPREAD, bands[2][0] * SPREAD)
     work_band = Band(bands[0][1], bands[1][1] / SPREAD, bands[2][1] * SPREAD)
     if not last.converged:
-        seconds, work_band = (each.at_least() for each in (seconds, work_band))
+        seconds, work_band = (each._replace(high=math.inf) for each in (seconds, work_band))
     return Forecast(
         solver, seconds, work_band, cost.memory, _chance(solver, last, growth), _reason(solver, last, growth)
     )
@@ -157,4 +155,4 @@ def _reason(solver: Solver, whole: Rehearsal, growth: float) -> str:
 
 
 def _digits(value: float) -> str:
-    return "∞" if math.isinf(value) else f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
+    return f"{value:,.0f}" if value >= 99.5 else f"{value:.2g}"

@@ -69,14 +69,14 @@ class Progress(Hook):
     def __init__(self, forecast: Forecast, others: Mapping[str, Forecast] | None = None) -> None:
         self._forecast, self._others = forecast, dict(others or {})
         self._curve: list[tuple[float, float]] = []
-        self._tol, self._is_bound = 1.0, not forecast.is_bounded
+        self._tol, self._is_unlimited = 1.0, not forecast.is_bounded
         self.left, self.warning = forecast.seconds, ""
 
     @property
     def words(self) -> str:
         """Time left, or the warning if there is one."""
-        about = "more than" if self._is_bound else "about"
-        return self.warning or (f"{about} {in_words(self.left.likely)} left" if self.left.likely else "")
+        more = " or more" if self._is_unlimited else ""
+        return self.warning or (f"about {in_words(self.left.likely)}{more} left" if self.left.likely else "")
 
     def on_start(self, run: Run) -> None:
         self._run, self._tol, self._curve = run, run.stopping.tol, []
@@ -98,8 +98,8 @@ class Progress(Hook):
             return
         measured = setup + (seconds - setup) / done if done else math.inf
         share = done if len(self._curve) > FEW_EPOCHS and done > LITTLE else 0.0
-        self.warning, self._is_bound = "", not (share or self._forecast.is_bounded)
-        # a stopped rehearsal gives only a lower bound, which measurements replace
+        self.warning, self._is_unlimited = "", not (share or self._forecast.is_bounded)
+        # a stopped rehearsal gives no upper limit; measurements replace its estimate
         weight = 1.0 if share and not self._forecast.is_bounded else share
         totals = [each if not weight else each ** (1 - weight) * measured**weight for each in said]
         self.left = Band(*(max(0.0, each - seconds) for each in totals))

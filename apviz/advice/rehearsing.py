@@ -90,12 +90,9 @@ class Rehearsing:
             self._best = math.inf
             for other in candidates:
                 self._learn(other.forecast)
-        for each in candidates:
-            if each.half and not each.whole and each.forecast.is_bounded:
-                each.forecast = each.forecast.at_least("others need less")
 
     def _rivals(self, half: Rehearsal) -> float:
-        """Return the factor on the best seconds up to which a method is a rival; a stopped one has a lower bound."""
+        """Return the factor on the best seconds up to which a method is a rival; a stopped one would take longer."""
         return 1.0 if half.reason is StopReason.STOPPED else RIVALS
 
     def of(self, solver: Solver, half: Rehearsal, whole: Rehearsal | None = None) -> Forecast:

@@ -81,11 +81,11 @@ def test_the_progress_line_of_a_solve_shows_the_time_left():
     assert said[0].endswith(", work 0.0, about 2.8 h left") and "left" not in said[-1]
 
 
-def test_a_forecast_that_is_a_lower_bound_is_shown_as_more_than_it_until_epochs_are_measured():
+def test_a_forecast_without_an_upper_limit_is_shown_as_such_until_epochs_are_measured():
     progress = Progress(forecast_of(8.0, 8.0, math.inf))
-    assert progress.words == "more than 8 s left"
+    assert progress.words == "about 8 s or more left"
     followed(progress, 0.5, 1)
-    assert progress.words == "more than 6.5 s left"
+    assert progress.words == "about 6.5 s or more left"
     followed(progress, 0.5, 8)
     # 0.5 s for each halving, of which log₂(1000) − 8 remain
     assert progress.words == "about 0.98 s left" and progress.left.likely == pytest.approx(0.5 * (math.log2(1000) - 8))
