@@ -12,6 +12,7 @@ from panel.viewable import Viewable
 from apviz.dashboard.components.bar import Bar, Chip
 from apviz.dashboard.components.server_owned import button
 from apviz.dashboard.pages.base import Page, Shared
+from apviz.dashboard.settings.methods import UNLIMITED
 from apviz.dashboard.settings.system_choice import dataset_words, hyperparameter_words
 
 #: Titles of the editors that belong to no page.
@@ -37,9 +38,10 @@ class Editors:
         # at the end of the title's line; the title itself belongs to its part, because it would change too late
         place = {"position": "absolute", "right": "0", "z-index": "1"}
         close = button("Close settings", "close", self.close, variant="text", margin=(10, 8), styles=place)
-        self._place = pn.Column(**wide)
+        self._place = pn.Column(**wide, styles=UNLIMITED)
         shared.system.param.watch(lambda event: self._data_chosen(event.new), "dataset")
-        self.drawer: list[Viewable] = [pn.Column(close, self._place, styles={"position": "relative"}, **wide)]
+        look = UNLIMITED | {"position": "relative"}
+        self.drawer: list[Viewable] = [pn.Column(close, self._place, styles=look, **wide)]
 
     def update(self) -> None:
         """Show the current values on the chips."""
@@ -84,7 +86,7 @@ class Editors:
 
     def _make(self, name: str, page: Page) -> None:
         if name not in self._parts:
-            self._parts[name] = pn.Column(*self._build(name, page), sizing_mode="stretch_width")
+            self._parts[name] = pn.Column(*self._build(name, page), sizing_mode="stretch_width", styles=UNLIMITED)
             self._place.append(self._parts[name])
 
     def _build(self, name: str, page: Page) -> list[Viewable]:

@@ -29,7 +29,8 @@ PARTITION_OPTIONS = {"scattered rows (shuffled)": "sequential"} | {
     PARTITION_WORDS.get(name, name): name for name in PARTITIONS if name != "sequential"
 }
 
-
+#: Style of a component that may be higher than the window, which Bokeh's default forbids.
+UNLIMITED = {"max-height": "none"}
 #: Look of options whose first line is a name, and whose other lines describe it.
 _DESCRIBED = {
     "& .MuiFormControlLabel-root": {"alignItems": "flex-start"},
@@ -149,7 +150,7 @@ def method_panel(methods: MethodChoice, fields: Fields) -> list[Viewable]:
     first = {"auto": METHODS["auto"]} | METHODS
     options = {f"{entry.name}\n{entry.description}": key for key, entry in first.items()}
     return [
-        pmui.CheckBoxGroup.from_param(m.methods, label="", options=options, sx=_DESCRIBED),
+        pmui.CheckBoxGroup.from_param(m.methods, label="", options=options, sx=_DESCRIBED, styles=UNLIMITED),
         *(fields.add(each, **wide) for each in (m.block_sizes, m.tol, m.max_epochs)),
     ]
 

@@ -231,6 +231,15 @@ def test_everything_fits_a_phone(visit):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("size", [(1440, 900), (390, 844)])
+def test_the_fields_below_the_methods_do_not_cover_the_last_of_them(visit, size):
+    tab = visit(*size).go().edit("Methods").tab
+    last, field = tab.get_by_text("Gradient descent with exact line searches."), tab.get_by_label("Block size b")
+    last.wait_for()
+    assert last.bounding_box()["y"] + last.bounding_box()["height"] <= field.bounding_box()["y"]
+
+
+@pytest.mark.slow
 def test_rows_pin_and_hide_their_curves(visit):
     someone = visit().go()
     chart = someone.chart("Residual.")
