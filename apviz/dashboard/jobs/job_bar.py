@@ -23,6 +23,7 @@ class JobBar:
     Args:
         run, stop: Callbacks of the buttons.
         label: Label of the button that runs it.
+        is_running: Function that returns whether a job is running; a click to run is then ignored.
     """
 
     def __init__(
@@ -31,6 +32,7 @@ class JobBar:
         stop: Callable[[], None],
         *,
         label: str = "Run",
+        is_running: Callable[[], bool] = lambda: False,
     ) -> None:
         self._shown: tuple[str, str] | None = None
         self._state, self._stopping, self._next = "", False, 0.0
@@ -38,7 +40,8 @@ class JobBar:
         self._stop = server_owned(
             pmui.Button(label="Stop", color="error", variant="outlined", icon="stop", disabled=True, visible=False)
         )
-        self._run.on_click(lambda event: run())
+        # the second click of a double click arrives before the button is disabled
+        self._run.on_click(lambda event: None if is_running() else run())
         self._stop.on_click(lambda event: stop())
         wide = {"sizing_mode": "stretch_width"}
         self._progress = server_owned(pmui.LinearProgress(value=0, variant="determinate", visible=False, **wide))

@@ -213,7 +213,7 @@ class SolvingPage(Page):
         self._compared: object = None
         self.job: ComparisonJob | None = None
         self._taken = 0
-        self._bar = JobBar(self.run, self.stop, label=label)
+        self._bar = JobBar(self.run, self.stop, label=label, is_running=lambda: self.has_running)
         self.fields = Fields(self._bar.show_problems, shared.system_panel.fields)
 
     @abstractmethod

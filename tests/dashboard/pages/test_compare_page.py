@@ -345,6 +345,17 @@ def test_returning_to_the_page_during_a_solve_shows_no_older_runs(tmp_path):
     comes_back_while_it_solves(page, lambda: page._traces)
 
 
+def test_a_double_click_on_run_starts_one_comparison_without_a_complaint(tmp_path):
+    page = page_in(RunsFolder(tmp_path), n=200, source=BY_HAND, rhs=1, dtype="float64", lengthscale="0.5", noise=1e-5)
+    page.methods.param.update(**ENDLESS)
+    page._bar._run.clicks += 1
+    first = page.job
+    page._bar._run.clicks += 1
+    assert page.job is first and "running" not in page._bar._text.object
+    page.stop()
+    first.join(60)
+
+
 def test_the_verdict_appears_with_the_end_of_a_run_before_pending_charts(tmp_path):
     page = page_in(RunsFolder(tmp_path), n=200, source=BY_HAND, rhs=1)
     page.open()

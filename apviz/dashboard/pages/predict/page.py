@@ -59,7 +59,7 @@ class Predict(Page):
         self.job: FitJob | PredictJob | None = None
         #: The table to predict, in a folder of its own.
         self._table: Path | None = None
-        self._bar = JobBar(self.fit, self.stop, label="Fit")
+        self._bar = JobBar(self.fit, self.stop, label="Fit", is_running=lambda: self.has_running)
         self.fields = Fields(self._bar.show_problems, shared.system_panel.data_fields)
         self._list = pmui.Select(
             label="Model", options=[NO_MODEL], value=NO_MODEL, margin=(8, 12), styles={"flex": "1 1 260px"}, **_WIDE

@@ -46,7 +46,7 @@ class Training(Page):
         self.models = [self.plan, self.choice]
         self.trainings = Trainings(shared.runs.path)
         self._next_look = self._next_list = 0.0
-        self._bar = JobBar(self.start, self.stop, label="Start a training")
+        self._bar = JobBar(self.start, self.stop, label="Start a training", is_running=lambda: self.has_running)
         self.notice = Notice(self.use_shown, "Start a training")
         self.fields = Fields(self._bar.show_problems, shared.system_panel.data_fields)
         self.launcher = Launcher(shared, self.trainings, self.plan, self._bar.refuse)
