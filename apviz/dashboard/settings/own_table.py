@@ -306,8 +306,9 @@ class OwnTablePanel:
 
     def _say(self, found: RawTable | Exception) -> None:
         if isinstance(found, Exception):
-            words = escape(str(found))
-            self.summary.param.update(object=words[:1].upper() + words[1:], severity="error")
+            words, name = escape(str(found)), escape(self._table.path.name) if self._table else ""
+            words = words if name and words.startswith(name) else words[:1].upper() + words[1:]
+            self.summary.param.update(object=words, severity="error")
             self.notes.object = "–"
             self.use.disabled = True
             return

@@ -27,8 +27,8 @@ MAX_UNPACKING: Final = 10
 MAX_COLUMNS: Final = 2_000
 #: Limit for a text file: a gigabyte of `1,` would take ten as numbers.
 MAX_VALUES: Final = 20_000_000
-#: Minimum number of training rows.
-MIN_ROWS: Final = 10
+#: Minimum number of rows of a table, of which 80% are training rows: at least 10.
+MIN_ROWS: Final = 13
 _MAX_NAME_BYTES: Final = 100
 #: Name of the file with the record of the preparation.
 _RECORD: Final = "table.json"
@@ -231,11 +231,10 @@ def prepare(table: Table, choices: TableChoices) -> RawTable:
         ValueError: choices that leave nothing to solve; the message omits the folder.
     """
     try:
-        made = prepare_table(table, choices)
-        if made.train_rows < MIN_ROWS:
-            raise ValueError(
-                f"{table.path.name} leaves {made.train_rows} rows to train on; at least {MIN_ROWS} are needed"
-            )
+        made = prepare_table(table, choices) if table.rows >= MIN_ROWS else None
+        rows = table.rows if made is None else len(made.target)
+        if made is None or rows < MIN_ROWS:
+            raise ValueError(f"{table.path.name} has {rows} rows; at least {MIN_ROWS} are needed, to train and to test")
     except ValueError as error:
         raise ValueError(without_folder(error, table.path)) from error
     return made

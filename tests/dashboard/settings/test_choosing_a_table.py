@@ -89,6 +89,12 @@ def test_a_messy_file_is_read_shown_and_used_at_once(panel):
     assert panel.received() == []
 
 
+def test_a_table_with_too_few_rows_is_refused_with_the_number_needed_and_its_name_as_written(panel):
+    panel.drops(b"a,b\n" + b"".join(b"%d,%d\n" % (row, row % 7) for row in range(12)))
+    assert panel.summary.object == "mine.csv has 12 rows; at least 13 are needed, to train and to test"
+    assert panel.use.disabled
+
+
 def test_the_chosen_columns_and_treatment_of_missing_values_are_used(panel):
     panel.drops(MESSY)
     panel.columns.ticked = ["größe", "währung", "preis"]
