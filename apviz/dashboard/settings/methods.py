@@ -13,6 +13,7 @@ from panel.viewable import Viewable
 
 from apviz.comparison import choose_block_sizes, choose_solvers
 from apviz.dashboard.settings.fields import Fields
+from apviz.method import Method
 from apviz.methods import METHODS, PARTITION_WORDS, RULE_WORDS, SETTINGS
 from apviz.partitions import PARTITIONS
 from apviz.rules import RULES
@@ -101,6 +102,18 @@ class MethodChoice(param.Parameterized):
             self.param.update(**found)
         except ValueError:
             return  # solved in Python with settings that this page does not offer
+
+    def tick(self, method: Method) -> bool:
+        """Tick a method, with its rank; return whether that changed a setting."""
+        key = next((key for key, entry in METHODS.items() if entry.name == method.kind), None)
+        if key is None:
+            return False
+        found: dict[str, Any] = {} if key in self.methods else {"methods": [*self.methods, key]}
+        if "rank" in METHODS[key].sweeps and method.rank is not None and method.rank not in self.ranks:
+            chosen = [] if self.ranks == self._initial["ranks"] else self.ranks
+            found["ranks"] = [*chosen, method.rank]
+        self.param.update(**found)
+        return bool(found)
 
     def solvers(self, seed: int) -> list[Solver]:
         """Return the solvers, one for every combination of the settings.

@@ -11,6 +11,8 @@ from apviz.dashboard import address
 from apviz.dashboard.settings.methods import BlockSizeSweep, MethodChoice, NoiseSweep
 from apviz.dashboard.settings.recording import MAX_RECORDED_VALUES, RecordChoice
 from apviz.partitions import KDTree
+from apviz.preconditioners import RandomlyPivotedCholesky
+from apviz.solvers import ConjugateGradient
 
 
 def test_an_error_about_an_unknown_method_lists_the_known_ones():
@@ -72,3 +74,13 @@ def test_more_pictures_than_a_run_may_record_are_rejected_with_the_limit():
     assert RecordChoice(updates=most).solver(50_000, 0)
     with pytest.raises(ValueError, match=rf"record at most {most} updates, or take fewer rows"):
         RecordChoice(updates=most + 1).solver(50_000, 0)
+
+
+@pytest.mark.parametrize(("ranks", "expected"), [(None, [104]), ([20, 50], [20, 50, 104])])
+def test_ticking_an_advised_method_makes_it_part_of_the_next_run_with_its_rank(ranks, expected):
+    methods = MethodChoice()
+    methods.ranks = ranks or methods.ranks
+    advised = ConjugateGradient(preconditioner=RandomlyPivotedCholesky(rank=104)).method
+    assert methods.tick(advised) and methods.ranks == expected
+    assert advised.name in [solver.method.name for solver in methods.solvers(0)]
+    assert not methods.tick(advised)

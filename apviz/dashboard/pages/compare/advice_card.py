@@ -19,7 +19,6 @@ from apviz.dashboard.jobs.job import Job
 from apviz.dashboard.pages.base import Shared
 from apviz.dashboard.settings.methods import MethodChoice
 from apviz.dashboard.settings.systems import SystemSpec
-from apviz.methods import METHODS
 from apviz.tracing import Trace
 
 #: Columns of the table on a projector, because the sentence has the rest.
@@ -109,12 +108,9 @@ class AdviceCard:
 
     def _tick_best(self, advice: Advice) -> None:
         """Add the recommended method to those of the next run, so that its estimate is checked."""
-        solver = advice.best.solver
-        name = next((key for key, entry in METHODS.items() if entry.name == solver.method.kind), None)
         self._ticked_name = ""
-        if name is not None and name not in self._methods.methods:
-            self._methods.methods = [*self._methods.methods, name]
-            self._ticked_name = METHODS[name].name
+        if self._methods.tick(advice.best.solver.method):
+            self._ticked_name = next(iter(advice.methods))
             self._ticked()
 
     def _say(self, heading: str, text: str) -> None:

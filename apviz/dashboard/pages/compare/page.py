@@ -69,7 +69,7 @@ class Compare(SolvingPage):
         self._advice = AdviceCard(
             shared, self.methods, self.fields.ready, self._take_advice, self._measured_here,
             # nothing to warn of: the visitor changed no setting
-            lambda: self._made_with.update(methods=self.methods.methods),
+            lambda: self._made_with.update(methods=self.methods.methods, ranks=self.methods.ranks),
         )  # fmt: skip
         self._pinned = Pinned()
         self._cards = compare_cards(
