@@ -38,6 +38,7 @@ class ComparisonJob(Job):
         noise_factors: Factors on the noise of the system, one comparison for each.
         more_seeds: Solvers by further seeds, one comparison for each; all have the hyperparameters of the first.
         advice: Advice on the system, if its best method is the only solver.
+        asked: Settings of the page at the start, as in an address, for a visitor who comes back.
 
     Attributes:
         done: Names of the recorded runs in the folder, in order.
@@ -60,8 +61,10 @@ class ComparisonJob(Job):
         noise_factors: Sequence[float] = (1.0,),
         more_seeds: Mapping[int, Sequence[Solver]] | None = None,
         advice: Advice | None = None,
+        asked: str = "",
     ) -> None:
         super().__init__(queue)
+        self.asked = asked
         self._limits, self._runs, self._spec, self._solvers = limits, runs, spec, list(solvers)
         self._snapshots, self._predict, self._factors = snapshots, predict, list(noise_factors)
         self._more_seeds, self._begun = dict(more_seeds or {}), 0

@@ -23,7 +23,7 @@ from apviz.dashboard.pages.compare import page as compare_page
 from apviz.dashboard.pages.compare.charts import short_label
 from apviz.dashboard.pages.compare.page import Compare
 from apviz.dashboard.pages.replay.page import Replay
-from apviz.dashboard.settings.systems import BY_HAND
+from apviz.dashboard.settings.systems import BY_HAND, SystemSpec
 from apviz.dashboard.store.examples import PREFIX, add_examples
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.plots._labels import full_names, run_names
@@ -465,6 +465,17 @@ def test_a_visitor_who_comes_back_sees_the_runs_of_the_job_without_examples_and_
     later.tick()
     assert not later._bar._text.visible, "the end of a job on other data"
     assert later._answer._headline.object == "No result for diabetes yet."
+
+
+def test_the_first_run_of_a_comparison_leaves_the_other_settings_as_they_were(tmp_path):
+    """A change of the rows during a comparison once kept only the methods that had ended by then."""
+    page = opened(RunsFolder(tmp_path))
+    assert page.shared.system.is_untouched and page.methods.is_untouched
+    page.start(SystemSpec("china", 100, rhs=1), [apviz.ConjugateGradient(tol=0.1)])
+    page.job.join(60)
+    page.tick()
+    assert page.choice.runs == page.job.done != []
+    assert page.methods.is_untouched and page.settings_words() == "4 ticked, 9 runs"
 
 
 def test_the_verdict_counts_no_examples_next_to_runs_made_here(recorded, tmp_path):

@@ -12,6 +12,7 @@ from panel.viewable import Viewable
 
 from apviz import datasets
 from apviz.advice import Advice
+from apviz.dashboard import address
 from apviz.dashboard.components.chart_card import ChartCard
 from apviz.dashboard.components.cursor import clicked_cursor
 from apviz.dashboard.components.diagnosis_card import DiagnosisCard
@@ -24,7 +25,7 @@ from apviz.dashboard.pages.compare.answer import Answer, Pinned
 from apviz.dashboard.pages.compare.chart_area import ChartArea
 from apviz.dashboard.pages.compare.charts import GROWING, NOTHING_YET, OF_ONE_RUN, SOLVING, compare_cards
 from apviz.dashboard.pages.compare.curves import Curves
-from apviz.dashboard.pages.compare.shown import MAX_RUNS, Data, best_run, elsewhere, of_one_data_set
+from apviz.dashboard.pages.compare.shown import MAX_RUNS, best_run, elsewhere, of_one_data_set
 from apviz.dashboard.pages.compare.view import RACES, CompareView
 from apviz.dashboard.preview import Preview
 from apviz.dashboard.settings.methods import MethodChoice, advanced_method_panel, method_panel
@@ -206,10 +207,10 @@ class Compare(SolvingPage):
         new = self.take_runs(job)
         if new:
             self._show_of_one_data_set([*self.choice.runs, *new], new[-1])
-            if self._settings() == self._by_default[1]:
-                # a visitor who came back to this job has set nothing since
-                self._use_shown(with_methods=True)
-                self._by_default = [], self._settings()
+        if self._settings() == self._by_default[1]:
+            # a visitor who came back to this job has set nothing since
+            address.apply(job.asked, [self.shared.system, self.methods])
+            self._made_with, self._by_default = self.methods.param.values(), ([], self._settings())
         # The table is cheap, and pending charts take long while a solve runs, so update it at once.
         if new or not job.is_active:
             self._show_answer()
@@ -257,12 +258,13 @@ class Compare(SolvingPage):
     def start(
         self, spec: SystemSpec, solvers: Sequence[Solver], kind: type[ComparisonJob] = ComparisonJob, **options: Any
     ) -> bool:
-        started = super().start(spec, solvers, kind, **options)
-        if started and any(data != (spec.dataset, spec.n) for data in self._data_of(self.choice.runs).values()):
+        asked = address.to_query([self.shared.system, self.methods])
+        started = super().start(spec, solvers, kind, asked=asked, **options)
+        shown = self.shared.runs.data_of(self.choice.runs)
+        if started and any(data != (spec.dataset, spec.n) for data in shown.values()):
             # no chart, headline or table mixes data sets
-            earlier = self.shared.runs.newest_of_one_data_set(MAX_RUNS, data=(spec.dataset, spec.n))
-            self._not_shown = elsewhere(self._data_of(self.choice.runs).values(), (spec.dataset, spec.n))
-            self._show(earlier, "")
+            self._not_shown = elsewhere(shown.values(), (spec.dataset, spec.n))
+            self._show(self.shared.runs.newest_of_one_data_set(MAX_RUNS, data=(spec.dataset, spec.n)), "")
         return started
 
     def look_at(self, runs: Sequence[str], selected: str) -> None:
@@ -273,7 +275,8 @@ class Compare(SolvingPage):
     def _show_of_one_data_set(self, runs: Sequence[str], selected: str) -> None:
         """Show those of the runs that have the data of the selected one, and say which are left out."""
         names = list(dict.fromkeys(runs))
-        kept, left_out = of_one_data_set(names, selected, self._data_of(names), lambda some: self.opened(some)[0])
+        data = self.shared.runs.data_of(names)
+        kept, left_out = of_one_data_set(names, selected, data, lambda some: self.opened(some)[0])
         self._not_shown = self._not_shown if left_out is None else left_out
         self._show(kept, selected)
 
@@ -282,9 +285,6 @@ class Compare(SolvingPage):
             [name for name in names if name in runs] for names in (self.choice.pinned, self.choice.hidden)
         )
         self.choice.param.update(runs=list(runs), selected=selected, pinned=pinned, hidden=hidden)
-
-    def _data_of(self, runs: Sequence[str]) -> dict[str, Data]:
-        return self.shared.runs.data_of(runs)
 
     # --- selection ------------------------------------------------------------------------------------------------
 
