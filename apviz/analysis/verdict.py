@@ -287,7 +287,7 @@ def compared(name: str, seconds: float, shortest: float) -> str:
 
 
 def _stopped(trace: Trace) -> str:
-    how = trace.outcome if trace.outcome in ("stagnated", "diverged") else "stopped"
+    how = {"stagnated": "stagnated", "diverged": "diverged", "stopped": "was stopped"}.get(trace.outcome, "stopped")
     return f"{how} at residual {trace.residual_in_words('.3g')} after {time_words(_last(trace, 'seconds'))}"
 
 
@@ -314,18 +314,17 @@ def _others(ordered: Sequence[Standing], looked_at: Standing, left_out: int) -> 
     if capped:
         at = f"at {limits.pop():,} epochs" if len(limits) == 1 else "at their epoch limits"
         said.append(f"{capped} run{'s' if capped > 1 else ''} stopped {at} without converging")
-    if more := len(failed) - capped:
-        said.append(f"{more} other run{'s' if more > 1 else ''} did not converge" if capped else _did_not(more))
+    if halted := sum(trace.outcome == "stopped" for trace in failed):
+        said.append(f"{halted} run{'s were' if halted > 1 else ' was'} stopped early")
+    if more := len(failed) - capped - halted:
+        other = "other " if capped or halted else ""
+        said.append(f"{more} {other}run{'s' if more > 1 else ''} did not converge")
     if math.isfinite(_kappa(trace := _best_known_kappa(ordered))):
         said.append(f"Condition number {_condition(trace)}")
     if left_out:
         verb = "run does not compare: it has" if left_out == 1 else "runs do not compare: they have"
         said.append(f"{left_out} other {verb} another system, tolerance or machine")
     return " ".join(f"{each}." for each in said)
-
-
-def _did_not(count: int) -> str:
-    return f"{count} run{'s' if count > 1 else ''} did not converge"
 
 
 def _change(diagnosis: Diagnosis) -> str:

@@ -118,6 +118,18 @@ def test_a_verdict_on_other_data_is_no_headline(runs):
     assert page._answer._headline.object == verdict
 
 
+def test_a_run_that_was_stopped_on_request_is_called_stopped(tmp_path):
+    """The table once said only "Not converged", as of a method that had failed."""
+    x = torch.rand(60, 2, generator=torch.Generator().manual_seed(0))
+    system = apviz.KernelSystem(x, torch.sin(3 * x[:, :1]), apviz.Matern52(lengthscale=0.5), noise=0.1)
+    stop = apviz.StopHook(when=lambda epoch: "requested" if epoch.number == 8 else None)
+    solver = apviz.AlternatingProjection(block_size=20, tol=1e-9)
+    apviz.solvers.attempt(system, solver, [stop, apviz.Recorder(tmp_path / "run.zarr")])
+    page = opened(RunsFolder(tmp_path), runs=["run"])
+    assert page._answer.table.rows[0][-1].startswith("Stopped early: needs ≈")
+    assert "It was stopped at residual" in answer(page) and "1 run was stopped early." in answer(page)
+
+
 # --- a click ------------------------------------------------------------------------------------------------------
 
 

@@ -240,7 +240,8 @@ def _numbers(trace: Trace) -> Sequence[Cell]:
 def _ended(run: Standing) -> str:
     """Return how a run ended, and for a run that did not converge its estimated cost."""
     if run.basis in _SIGNS:
-        reason = "Not converged" if run.trace.finished else "Unfinished"
+        not_converged = "Stopped early" if run.trace.outcome == "stopped" else "Not converged"
+        reason = not_converged if run.trace.finished else "Unfinished"
         time = time_words(run.seconds).replace(" ", "\N{NO-BREAK SPACE}")
         return f"{reason}: needs {_SIGNS[run.basis]}\N{NO-BREAK SPACE}{time}"
     return run.trace.status(with_residual=False)
