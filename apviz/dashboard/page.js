@@ -11,6 +11,14 @@
     location.replace(`${location.pathname}?${wanted}${location.hash}`);
   }
 
+  // Only a change of page is a step of the browser's history; Panel would add one for every changed setting.
+  const pageIn = (url) => new URL(url, location.href).searchParams.get("page");
+  const push = history.pushState;
+  history.pushState = function (data, title, url) {
+    const isStep = ![null, pageIn(url)].includes(pageIn(location.href));
+    return (isStep ? push : history.replaceState).call(this, data, title, url);
+  };
+
   // milliseconds: without an answer until that is shown; it stays at least so long; between two questions
   const PATIENCE = 300;
   const LINGER = 250;

@@ -104,6 +104,7 @@ class Session:
         self._tabs.param.watch(self._tab_changed, "active")
         self._browser = Browser(margin=0, theme=self.shared.theme)
         self._browser.param.watch(lambda *events: self._listen(), ["pixels", "visitor", "lost"])
+        self._browser.param.watch(lambda event: self._open_page(event.new), "page")
         self._elsewhere = Elsewhere({name: page.title for name, page in PAGES.items()}, self._show_job)
         self._was_lost = pmui.Alert(
             object="", severity="info", visible=False, closeable=True, title="Connected again",
@@ -235,6 +236,11 @@ class Session:
     def _tab_changed(self, event: Any) -> None:
         self.shared.view.page = list(PAGES)[event.new]
         self._show_page()
+
+    def _open_page(self, name: str) -> None:
+        """Open the page to which the browser went back or forward."""
+        if name in PAGES:
+            self._tabs.active = list(PAGES).index(name)
 
     def _theme_changed(self, event: Any) -> None:
         self.shared.view.theme = THEMES[bool(event.new)]

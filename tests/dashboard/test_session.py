@@ -83,6 +83,14 @@ def test_a_page_shown_again_is_not_sent_again(session):
         assert len(new) < len(had) / 100, "only what a page says is new, and none of its widgets"
 
 
+def test_back_in_the_browser_opens_the_page_of_the_address(session):
+    session._tabs.active = list(PAGES).index("replay")
+    session._browser.page = "compare"
+    assert session.page.name == "compare" and session._tabs.active == list(PAGES).index("compare")
+    session._browser.page = "no such page"
+    assert session.page.name == "compare"
+
+
 def shown(session):
     """Return the open parts of the drawer, by name."""
     return {name: part for name, part in session._editors._parts.items() if part.visible}

@@ -58,6 +58,8 @@ export function render({ model, view, el }) {
   model.on("theme", paint);
   paint();
   model.on("page", () => toTop(el));
+  // the buttons Back and Forward
+  window.addEventListener("popstate", () => (model.page = new URLSearchParams(location.search).get("page") || model.page));
   model.lost = lost();
   model.visitor = visitor();
   model.pixels = window.innerWidth;

@@ -22,7 +22,7 @@ class Browser(ScriptComponent):
     server = param.String(SERVER, doc="name of the process that serves the page")
     jobs = param.List([], item_type=str, doc="running jobs, in words")
     theme = param.String("light", doc="theme of the page, by which the tokens of `tokens.css` are chosen")
-    page = param.String("", doc="name of the open page; a change scrolls to its top")
+    page = param.String("", doc="name of the open page; a change scrolls to its top; Back and Forward set it too")
     drawing = param.Boolean(False, doc="whether charts are still to be drawn")
 
     is_heard = param.Boolean(False, doc="whether what the browser says when it comes has had its effect")
