@@ -147,7 +147,14 @@ class OwnTablePanel:
         )  # fmt: skip
 
     def _close(self) -> None:
-        self.dialog.open = False
+        """Close the dialog, and forget a file that is not used."""
+        self._forget()
+        self._empty_box()
+
+    def _empty_box(self) -> None:
+        """Replace the box: the browser's would keep showing a used, refused or unused file as uploaded."""
+        self.drop = self._make_dropper()
+        self.view[1] = self.drop
 
     # --- a file arrives -------------------------------------------------------------------------------------------
 
@@ -157,6 +164,7 @@ class OwnTablePanel:
             self._received = receive(path, name)
         except (ValueError, OSError) as error:
             discard(path)
+            self._empty_box()
             self._refuse(error)
             return
         self._open(self._received)
@@ -167,7 +175,7 @@ class OwnTablePanel:
             discard(self._received)
         self._received = self._table = None
         self._questions, self._marks = {}, {}
-        self._close()
+        self.dialog.open = False
 
     def _refuse(self, error: Exception) -> None:
         appear(self.note, object=escape(str(error)), severity="error")
@@ -250,7 +258,7 @@ class OwnTablePanel:
             self._say(error)
             return
         if path == self._received:
-            self._forget()
+            self._close()
         self._refuse(error)
 
     def _read_again(self) -> None:
@@ -342,9 +350,7 @@ class OwnTablePanel:
             self._say(error)
         else:
             self._forget()
-            # an empty one: otherwise it would offer to undo the upload, next to the button that removes the table
-            self.drop = self._make_dropper()
-            self.view[1] = self.drop
+            self._empty_box()
         finally:
             self.use.disabled = False
 

@@ -255,3 +255,13 @@ def test_a_file_stays_after_a_late_message_about_the_removal_of_the_previous_one
 def test_another_type_of_file_is_rejected_with_the_reason(panel):
     panel.drops(b"x", "mine.xlsx")
     assert panel.note.visible and "mine.xlsx: files ending in .csv" in panel.note.object
+
+
+@pytest.mark.parametrize(("text", "name"), [(GOOD, "mine.csv"), ("one\n1\n", "mine.csv"), (b"x", "mine.xlsx")])
+def test_the_box_is_empty_again_after_a_file_is_left_unused_or_refused(panel, text, name):
+    box = panel.drop
+    panel.drops(text, name)
+    if panel.dialog.open:
+        panel._close()
+    assert panel.drop is not box and panel.view[1] is panel.drop
+    assert panel.received() == [] and not panel.dialog.open
