@@ -295,8 +295,9 @@ class SolvingPage(Page):
         found = [*differences(system, attrs), *self.own_differences()] if attrs else []
         shown = sorted({str(each["dataset"]) for each in attrs})
         self.notice.show(
-            found, data="" if system.dataset in shown else ", ".join(shown), is_example=self.shows_examples_only
-        )
+            found, data="" if system.dataset in shown else ", ".join(shown), is_here=any(map(system.has, shown)),
+            is_example=self.shows_examples_only,
+        )  # fmt: skip
 
     @property
     def is_drawing(self) -> bool:

@@ -103,24 +103,26 @@ class Notice:
         #: Label of the button that solves with the settings.
         self.run = run
         self._words = server_owned(pmui.Typography("", variant="body2", margin=(6, 12), styles={"flex": "1 1 260px"}))
-        look: dict[str, Any] = {"variant": "text", "margin": (2, 8)}
+        self.reset = button("Reset to shown settings", "undo", use_shown, variant="text", margin=(2, 8))
         self.view = pn.FlexBox(
-            self._words, button("Reset to shown settings", "undo", use_shown, **look), align_items="center",
-            sizing_mode="stretch_width", visible=False, margin=0,
+            self._words, self.reset, align_items="center", sizing_mode="stretch_width", visible=False, margin=0,
             styles={"background": "var(--apviz-notice)", "color": "var(--apviz-on-notice)"},
         )  # fmt: skip
         self.said: list[str] = []
 
-    def show(self, found: Sequence[str], *, data: str = "", is_example: bool = False) -> None:
+    def show(self, found: Sequence[str], *, data: str = "", is_here: bool = True, is_example: bool = False) -> None:
         """Show differences; hide the bar if there are none.
 
         Args:
             data: Data set that is shown, if another is chosen.
+            is_here: Whether that data set can be chosen; a removed table cannot.
             is_example: Whether only stored examples are shown.
         """
         self.said = list(found)
         if found:
             shown = "the stored example" if is_example else "runs with other settings"
             said = f"The charts still show {data}" if data else f"The charts show {shown}; you have {'; '.join(found)}"
+            said = f"The charts show {data}, a data set that is not here" if data and not is_here else said
             self._words.object = escape(f"{said}. Press {self.run}.")
+        self.reset.visible = is_here
         self.view.visible = bool(found)

@@ -79,6 +79,11 @@ class SystemChoice(param.Parameterized):
         here.sort(key=lambda name: datasets.card(name).n)
         self.param.dataset.objects = [*self.own.names(), *here]
 
+    def has(self, dataset: str) -> bool:
+        """Return whether a data set can be chosen: it is offered, and no other visitor has removed it."""
+        is_there = dataset in datasets.registry or self.own.find(dataset) is not None
+        return is_there and dataset in self.param.dataset.objects
+
     def use_own(self, table: OwnTable) -> None:
         """Store a visitor's table, and select it.
 

@@ -113,7 +113,8 @@ def test_a_verdict_on_other_data_is_no_headline(runs):
     assert page.shared.system.dataset == "china"
     assert page._answer._headline.object == "No result for china yet."
     assert page._answer._rest.object == f"Earlier runs (made): {verdict}"
-    assert page.notice._words.object == "The charts still show made. Press Run."
+    assert page.notice._words.object == "The charts show made, a data set that is not here. Press Run."
+    assert not page.notice.reset.visible, "there is nothing to reset to"
     page._answer.name_data("", "")
     assert page._answer._headline.object == verdict
 

@@ -112,6 +112,7 @@ class Training(Page):
         trace = None if self.has_running else self.selected.trace
         self.notice.show(
             [] if trace is None else data_differences(self.shared.system, trace.attrs),
+            is_here=trace is None or self.shared.system.has(str(trace.attrs["dataset"])),
             is_example=self.choice.training.startswith(PREFIX),
         )
         now = time.perf_counter()
