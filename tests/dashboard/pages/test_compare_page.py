@@ -484,10 +484,13 @@ def test_the_first_run_of_a_comparison_leaves_the_other_settings_as_they_were(tm
     """A change of the rows during a comparison once kept only the methods that had ended by then."""
     page = opened(RunsFolder(tmp_path))
     assert page.shared.system.is_untouched and page.methods.is_untouched
+    rows, page.shared.system.n = page.shared.system.n, 100
     page.start(SystemSpec("china", 100, rhs=1), [apviz.ConjugateGradient(tol=0.1)])
+    page.shared.system.n = rows
     page.job.join(60)
     page.tick()
     assert page.choice.runs == page.job.done != []
+    assert page.shared.system.is_untouched, "rows changed back stay so"
     assert page.methods.is_untouched and page.settings_words() == "4 ticked, 9 runs"
 
 

@@ -207,7 +207,7 @@ class Compare(SolvingPage):
         new = self.take_runs(job)
         if new:
             self._show_of_one_data_set([*self.choice.runs, *new], new[-1])
-        if self._settings() == self._by_default[1]:
+        if self._settings() == self._by_default[1] and self.shared.system.has(job.dataset):
             # a visitor who came back to this job has set nothing since
             address.apply(job.asked, [self.shared.system, self.methods])
             self._made_with, self._by_default = self.methods.param.values(), ([], self._settings())
@@ -234,8 +234,7 @@ class Compare(SolvingPage):
         more = [seed for seed in dict.fromkeys(self.shared.system.seed) if seed != current[0].seed]
         race["more_seeds"] = {seed: self.methods.solvers(seed) for seed in more}
         if self.start(*current, **race):
-            self._made_with = self.methods.param.values()
-            self._not_shown = []
+            self._made_with, self._not_shown = self.methods.param.values(), []
             self.choice.param.update(runs=[], selected="", pinned=[], hidden=[], x=by or self.choice.x)
 
     def _take_advice(self, spec: SystemSpec, advice: Advice) -> None:
@@ -260,6 +259,7 @@ class Compare(SolvingPage):
     ) -> bool:
         asked = address.to_query([self.shared.system, self.methods])
         started = super().start(spec, solvers, kind, asked=asked, **options)
+        self._by_default = ([], {}) if started else self._by_default
         shown = self.shared.runs.data_of(self.choice.runs)
         if started and any(data != (spec.dataset, spec.n) for data in shown.values()):
             # no chart, headline or table mixes data sets
