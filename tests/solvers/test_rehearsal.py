@@ -183,6 +183,15 @@ def test_a_rehearsed_sweep_leaves_what_dense_projections_onto_the_blocks_in_turn
     assert found == pytest.approx(np.mean(np.linalg.norm(r, axis=0) / norms), rel=1e-5) and 0 < found < 3
 
 
+def test_a_rehearsed_sweep_says_nothing_where_rounding_leaves_a_block_without_a_factor():
+    x = torch.linspace(0, 1, 300, dtype=torch.float64)
+    one = apviz.KernelSystem(x, torch.cos(x), apviz.RBF(lengthscale=1.0), noise=1e-300, operator="tiled", device=DEVICE)
+    found = Rehearsal(one.operator, one.b, 0, 300, seed=0).left_by_a_sweep(
+        apviz.partitions.PrincipalAxisTree(), 60, 0.5
+    )
+    assert found == 0
+
+
 def test_more_work_allows_more_iterations_and_a_set_up_fewer():
     operator = problem(2000).operator
     alone, preconditioned = (affordable_iterations(operator, 1, rank, 20.0) for rank in (0, 100))

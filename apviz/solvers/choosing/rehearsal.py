@@ -112,6 +112,7 @@ class Rehearsal:
             rows = np.argpartition(-near, size - 1)[:size]
             of_rows = k[rows]
             try:
+                np.linalg.cholesky(of_rows[:, rows])  # fails where rounding hides the noise, which `solve` does not see
                 weights = np.linalg.solve(of_rows[:, rows], r[rows])
             except np.linalg.LinAlgError:
                 return 0.0
