@@ -27,7 +27,7 @@ class Editors:
 
     Attributes:
         bar: Chips.
-        drawer: Contents of the drawer.
+        drawer: Contents of the drawer, empty until it has an editor.
     """
 
     def __init__(self, shared: Shared, page: Callable[[], Page], show: Callable[[bool], None]) -> None:
@@ -37,11 +37,9 @@ class Editors:
         self.bar = Bar(self.open, margin=0, **wide)
         # at the end of the title's line; the title itself belongs to its part, because it would change too late
         place = {"position": "absolute", "right": "0", "z-index": "1"}
-        close = button("Close settings", "close", self.close, variant="text", margin=(10, 8), styles=place)
-        self._place = pn.Column(**wide, styles=UNLIMITED)
+        self._close = button("Close settings", "close", self.close, variant="text", margin=(10, 8), styles=place)
         shared.system.param.watch(lambda event: self._data_chosen(event.new), "dataset")
-        look = UNLIMITED | {"position": "relative"}
-        self.drawer: list[Viewable] = [pn.Column(close, self._place, styles=look, **wide)]
+        self.drawer = pn.Column(styles=UNLIMITED | {"position": "relative"}, **wide)
 
     def update(self) -> None:
         """Show the current values on the chips."""
@@ -87,7 +85,7 @@ class Editors:
     def _make(self, name: str, page: Page) -> None:
         if name not in self._parts:
             self._parts[name] = pn.Column(*self._build(name, page), sizing_mode="stretch_width", styles=UNLIMITED)
-            self._place.append(self._parts[name])
+            self.drawer.extend([*([] if len(self.drawer) else [self._close]), self._parts[name]])
 
     def _build(self, name: str, page: Page) -> list[Viewable]:
         if name.endswith(" settings"):

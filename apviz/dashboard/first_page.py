@@ -28,12 +28,14 @@ ASKS_SECONDS, GETS_SECONDS = 0.1, 0.3
 _STEP = 0.005
 
 
-def rehearse(view: Callable[[], Any]) -> None:
-    """Build one page and discard it, because the first page of a process takes twice as long as later ones."""
+def rehearse(session: Callable[[], Any]) -> None:
+    """Build one page with an editor, and discard them, because the first of a process take twice as long as others."""
     document = Document()
     try:
         with set_curdoc(document):
-            view().server_doc(document)
+            built = session()
+            built.view().server_doc(document)
+            built.open_editor("data")
         for end in document.session_destroyed_callbacks:
             end(SimpleNamespace(_document=document, id="rehearsal", logged_in=False))
     except Exception:

@@ -72,6 +72,9 @@
     const all = Promise.all(files.map(([, script]) => ended(script)));
     for (const [each, script] of files) each.replaceWith(script);
     await all;
+    // Material's components: read them while the server answers, instead of when its answer names them
+    const { components } = document.documentElement.dataset;
+    document.head.append(Object.assign(document.createElement("link"), { rel: "modulepreload", href: components }));
     for (const [each, script] of running) if (!script.src) each.replaceWith(script);
   });
   const waiting = setInterval(() => {
@@ -103,6 +106,12 @@
     if (!waits && now > turned + LINGER) document.documentElement.classList.remove("apviz-turning");
   }
   setInterval(look, 50);
+
+  // milliseconds since the visitor's last click or key after which the server may build what is not open yet
+  const PAUSE = 1000;
+  let touched = 0;
+  for (const name of ["pointerdown", "keydown"]) addEventListener(name, () => (touched = performance.now()), true);
+  state.isCalm = () => !document.getElementById("apviz-first") && !asked.size && !state.drawing && performance.now() - touched > PAUSE;
 
   // From a click on a tab until its page is there, what is shown belongs to the other tab.
   addEventListener("click", (event) => {

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import panel as pn
-import panel_material_ui as pmui
 from bokeh.core.serialization import DeserializationError
 from bokeh.server import server as bokeh_server
 from panel.io.server import Server
@@ -98,14 +97,16 @@ def serve(
     gc.collect()
     gc.freeze()
 
-    def view() -> pmui.Page:
-        return Session(limits, queue, folder, dataset=dataset, lecture=lecture, visitors=visitors).view()
+    def session() -> Session:
+        return Session(limits, queue, folder, dataset=dataset, lecture=lecture, visitors=visitors)
 
-    rehearse(view)
+    rehearse(session)
     files = {"models": Models(folder.path).folder}
     files["models"].mkdir(exist_ok=True)
     with nullcontext() if entrance is None else _listening_at(entrance):
-        server = build_server(view, port, address, origins, limits, basic_auth, files=files, show=open_browser)
+        server = build_server(
+            lambda: session().view(), port, address, origins, limits, basic_auth, files=files, show=open_browser
+        )
     # Return the memory of a session some time after its end. Do not collect here: that would block other visitors.
     pn.state.on_session_destroyed(lambda context: server.io_loop.call_later(limits.tab_seconds, give_back))
     server.start()

@@ -47,6 +47,7 @@ _HTML = f"""{{% extends "base.html" %}}
 {{% block inner_head %}}{SCRIPT}{{{{ super() }}}}{{% endblock %}}
 {{% block css_resources %}}{{% endblock %}}{{% block js_resources %}}{{% endblock %}}
 {{% block postamble %}}<script>document.documentElement.dataset.theme = "{{{{ apviz_theme }}}}";
+document.documentElement.dataset.components = "{{{{ apviz_components }}}}";
 {{% raw %}}{(_HERE / "page.js").read_text("utf-8")}</script>
 <style>{STYLE}{(_HERE / "page.css").read_text("utf-8")}{preview.STYLE}</style>
 {{% endraw %}}{{{{ super() }}}}{{% endblock %}}
@@ -106,25 +107,24 @@ class Session:
         self._browser.param.watch(lambda *events: self._listen(), ["pixels", "visitor", "lost"])
         self._browser.param.watch(lambda event: self._open_page(event.new), "page")
         self._elsewhere = Elsewhere({name: page.title for name, page in PAGES.items()}, self._show_job)
-        self._was_lost = pmui.Alert(
-            object="", severity="info", visible=False, closeable=True, title="Connected again",
-            sizing_mode="stretch_width",
-        )  # fmt: skip
+        #: Messages above the page.
+        self._notes = pn.Column(*self._problem_notes(), sizing_mode="stretch_width", margin=0)
         self._template = self._make_template()
         self._template.param.watch(self._theme_changed, "dark_theme")
         self._template.param.watch(lambda event: None if event.new else self._editors.close(), "contextbar_open")
         self._show_page()
         view.param.watch(lambda *events: self._write_address(), ["page", "theme"])
         system.param.watch(lambda *events: self._write_address(), address.settings(system))
+        if self._location is not None:
+            self._location.param.watch(lambda event: _serve_at_root(), "pathname")
         pn.state.onload(self._loaded)
         pn.state.on_session_destroyed(lambda context: self._end(context._document))
 
     def _make_template(self) -> pmui.Page:
         lecture, of_others = self.shared.lecture, _that_follow_busy()
         template = pmui.Page(
-            title="apviz", header=[self._tabs], contextbar=self._editors.drawer, contextbar_variant="auto",
-            main=[self._browser, self._editors.bar, self._problem_note(), self._was_lost, self._elsewhere.view,
-                  self._bodies.view],
+            title="apviz", header=[self._tabs], contextbar=[self._editors.drawer], contextbar_variant="auto",
+            main=[self._browser, self._editors.bar, self._notes, self._elsewhere.view, self._bodies.view],
             contextbar_width=480 if lecture else 380, contextbar_resizable=False,
             dark_theme=self.shared.theme == "dark", theme_toggle=True, site_url="./", busy_indicator=None,
             theme_config=self._material_theme(), template=_HTML,
@@ -150,6 +150,7 @@ class Session:
         if pn.state.curdoc is not None:
             variables = pn.state.curdoc.template_variables
             variables |= {"apviz_preview": self.preview(), "apviz_theme": self.shared.theme}
+            variables["apviz_components"] = type(self._template)._render_esm(server=True)
             # Panel sets this with the HTML. A tab that connects after its session has ended gets another session
             # without HTML, and its styles would come from a CDN.
             variables.setdefault("dist_url", LOCAL_DIST)
@@ -165,6 +166,10 @@ class Session:
 
     def _material_theme(self) -> dict[str, Any]:
         return material_theme(self.shared.theme, lecture=self.shared.lecture)
+
+    def open_editor(self, name: str) -> None:
+        """Open the editor of a chip."""
+        self._editors.open(name)
 
     def _open_drawer(self, is_open: bool) -> None:
         self._template.contextbar_open = is_open
@@ -205,6 +210,7 @@ class Session:
     def _loaded(self) -> None:
         """Start the clock, once the browser shows the page."""
         self._is_loaded, self._idle_since = True, time.monotonic()
+        self._browser.asked += 1
         self._listen()
         self._write_address()
         # Avoid `state.add_periodic_callback`: at every tick it marks every page of the server as busy.
@@ -260,9 +266,12 @@ class Session:
         now, visitor = time.monotonic(), self.shared.visitor
         if self.page.is_drawing or any(job.is_active for job in visitor.jobs):
             self._idle_since = now
-        if now - self._idle_since < IDLE_SECONDS:
+        # building and drawing such a part would hold up a page that is still loading, or a visitor's click
+        is_busy = self._is_loaded and self._browser.idle < self._browser.asked
+        if is_busy or now - self._idle_since < IDLE_SECONDS:
             return
         self._idle_since = now
+        self._browser.asked += 1
         if self._editors.make_ahead():
             return
         for name in PAGES:
@@ -316,7 +325,7 @@ class Session:
                 words += f" What ran was interrupted: {'; '.join(map(str, lost['jobs']))}."
             if cut:
                 words += f" As far as it was recorded it is in the folder: {', '.join(cut)}."
-        self._was_lost.param.update(object=escape(words), visible=True)
+        self._notes.append(_note("Connected again", escape(words), "info"))
 
     def _models(self) -> list[param.Parameterized]:
         return [self.shared.view, self.shared.system, *self.page.models]
@@ -341,11 +350,13 @@ class Session:
         if self._location is not None and self._location.search != self._address:
             self._write_address()
 
-    def _problem_note(self) -> Viewable:
-        return pmui.Alert(
-            object="  \n".join(map(escape, self.problems)), severity="warning", visible=bool(self.problems),
-            closeable=True, title="Not everything in this address could be opened", sizing_mode="stretch_width",
-        )  # fmt: skip
+    def _problem_notes(self) -> list[Viewable]:
+        words = "  \n".join(map(escape, self.problems))
+        return [_note("Not everything in this address could be opened", words, "warning")] if words else []
+
+
+def _note(title: str, text: str, severity: str) -> pmui.Alert:
+    return pmui.Alert(object=text, title=title, severity=severity, closeable=True, sizing_mode="stretch_width")
 
 
 class _Pile:
@@ -375,6 +386,13 @@ class _Pile:
     def shown(self) -> list[Viewable]:
         """Return the components of the visible part."""
         return [each for part in self._parts.values() if part.visible for each in part]
+
+
+def _serve_at_root() -> None:
+    """Undo what Panel concludes from the browser's path: below a proxy's prefix it would look for scripts elsewhere."""
+    pn.state.rel_path = ""
+    if pn.state.curdoc is not None:
+        pn.state.curdoc.template_variables["dist_url"] = LOCAL_DIST
 
 
 def _that_follow_busy() -> list[Any]:

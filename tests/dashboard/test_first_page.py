@@ -25,14 +25,18 @@ from tests.ports import free_port
 
 @pytest.fixture
 def sessions(tmp_path):
-    """Return the sessions that `view` makes, and `view`."""
+    """Return the sessions that `session` makes, and `session`."""
     made, runs = [], RunsFolder(tmp_path / "runs")
 
-    def view():
+    def session():
         made.append(Session(Limits(), JobQueue(1), runs, dataset=None, lecture=False))
-        return made[-1].view()
+        return made[-1]
 
-    return made, view
+    return made, session
+
+
+def page_of(sessions):
+    return lambda: sessions[1]().view()
 
 
 def built_by_apviz(view, port):
@@ -73,7 +77,7 @@ def test_the_head_of_a_page_is_sent_before_the_page_is_built(sessions):
 
     def view():
         assert got_head.wait(60)
-        return make()
+        return make().view()
 
     with answering(view) as request:
         answer = request("/")
@@ -95,7 +99,7 @@ def test_another_server_of_the_process_keeps_its_own_pages(sessions):
     def built_by_panel(view, port):
         return pn.serve({"/": view}, port=port, address="127.0.0.1", start=False, show=False)
 
-    view = sessions[1]
+    view = page_of(sessions)
     with answering(view) as request:
         assert request("/").read().decode().startswith(HEAD)
     with answering(view, built_by_panel) as request:
@@ -105,18 +109,18 @@ def test_another_server_of_the_process_keeps_its_own_pages(sessions):
 
 @pytest.mark.parametrize("query", ["bokeh-session-id=made-up", "bokeh-token=made-up"])
 def test_a_request_with_an_invalid_session_is_an_error_without_a_page(sessions, query):
-    with answering(sessions[1]) as request:
+    with answering(page_of(sessions)) as request:
         answer = request(f"/?{query}")
         assert answer.status >= 400 and SCRIPT not in answer.read().decode()
 
 
 def test_a_rehearsal_builds_a_page_and_leaves_nothing_of_it(sessions):
-    made, view = sessions
+    made, session = sessions
     before = set(pn.state._views)
-    rehearse(view)
-    (session,) = made
-    assert session.page.preview() is None and not session._clock.running
-    assert not session.shared.folder.exists() and set(pn.state._views) == before
+    rehearse(session)
+    (built,) = made
+    assert built.page.preview() is None and not built._clock.running
+    assert not built.shared.folder.exists() and set(pn.state._views) == before
 
 
 def test_a_rehearsal_that_fails_does_not_stop_the_server_and_is_logged(caplog):

@@ -161,8 +161,14 @@ def test_pages_are_prepared_while_the_server_is_idle(session, monkeypatch):
     assert list(session._pages) == [session.page.name]
     job.stop()
     job.join(30)
+    session._browser.idle = session._browser.asked
+    for _ in range(2):
+        time.sleep(1e-6)
+        session._make_ahead()
+    assert len(session._editors._parts) == 1, "the browser still draws the part that it has just received"
     for _ in range(3 * len(PAGES)):
         time.sleep(1e-6)
+        session._browser.idle = session._browser.asked
         session._make_ahead()
     assert set(session._pages) == set(PAGES) and session._editors._parts and not shown(session)
     made = {name: list(session._bodies._parts[name]) for name in PAGES}
@@ -226,9 +232,10 @@ def test_after_a_lost_connection_the_page_says_what_continued(tmp_path, recorded
         session = loaded(tmp_path)
         server = session._browser.server if is_same else "another"
         session._browser.lost = {"at": time.time(), "seconds": 7.2, "server": server, "jobs": ["A comparison"]}
-        said = session._was_lost.object
+        (note,) = session._notes
+        said = note.object
         session.shared.end()
-    assert session._was_lost.visible and said.startswith("There was no connection for 7 s.")
+    assert note.visible and said.startswith("There was no connection for 7 s.")
     assert ("The server kept running." in said) == is_same
     assert said.endswith("interrupted: A comparison. As far as it was recorded it is in the folder: cut.") != is_same
 

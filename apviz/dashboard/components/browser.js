@@ -46,6 +46,15 @@ function toTop(el) {
   for (let at = el; at; at = at.parentNode || at.host) if (at.scrollTop) at.scrollTop = 0;
 }
 
+// Answer the server once the page is drawn and the visitor has paused: CALM milliseconds between two looks.
+const CALM = 100;
+
+function answer(model) {
+  const whenIdle = window.requestIdleCallback || setTimeout;
+  const look = () => (window.apviz.isCalm() ? whenIdle(() => (model.idle = model.asked)) : setTimeout(look, CALM));
+  look();
+}
+
 export function render({ model, view, el }) {
   layOutSeldom(view.root);
   const take = () => {
@@ -58,6 +67,8 @@ export function render({ model, view, el }) {
   model.on("theme", paint);
   paint();
   model.on("page", () => toTop(el));
+  model.on("asked", () => answer(model));
+  if (model.asked) answer(model);
   // the buttons Back and Forward
   window.addEventListener("popstate", () => (model.page = new URLSearchParams(location.search).get("page") || model.page));
   model.lost = lost();

@@ -24,6 +24,8 @@ class Browser(ScriptComponent):
     theme = param.String("light", doc="theme of the page, by which the tokens of `tokens.css` are chosen")
     page = param.String("", doc="name of the open page; a change scrolls to its top; Back and Forward set it too")
     drawing = param.Boolean(False, doc="whether charts are still to be drawn")
+    asked = param.Integer(0, doc="how often the server has asked whether the browser is idle")
+    idle = param.Integer(0, doc="the last of these questions that an idle browser has answered")
 
     is_heard = param.Boolean(False, doc="whether what the browser says when it comes has had its effect")
 

@@ -39,6 +39,17 @@ def appear(component: Component, **values: Any) -> None:
     component.visible = True
 
 
+def join_once_shown(parent: Any, component: Component, before: Reactive) -> None:
+    """Put a component into its parent once it is shown, because browsers draw hidden ones too."""
+
+    def join(*events: object) -> None:
+        if component.visible and component not in parent.objects:
+            parent.insert(parent.index(before), component)
+
+    component.param.watch(join, "visible")
+    join()
+
+
 def button(label: str, icon: str, press: Callable[[], None], **look: Any) -> pmui.Button:
     """Return a button that calls `press`."""
     made = server_owned(pmui.Button(label=label, icon=icon, **{"variant": "outlined", "size": "small", **look}))

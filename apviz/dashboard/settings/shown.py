@@ -105,7 +105,7 @@ class Notice:
         self._words = server_owned(pmui.Typography("", variant="body2", margin=(6, 12), styles={"flex": "1 1 260px"}))
         self.reset = button("Reset to shown settings", "undo", use_shown, variant="text", margin=(2, 8))
         self.view = pn.FlexBox(
-            self._words, self.reset, align_items="center", sizing_mode="stretch_width", visible=False, margin=0,
+            align_items="center", sizing_mode="stretch_width", visible=False, margin=0,
             styles={"background": "var(--apviz-notice)", "color": "var(--apviz-on-notice)"},
         )  # fmt: skip
         self.said: list[str] = []
@@ -124,5 +124,7 @@ class Notice:
             said = f"The charts still show {data}" if data else f"The charts show {shown}; you have {'; '.join(found)}"
             said = f"The charts show {data}, a data set that is not here" if data and not is_here else said
             self._words.object = escape(f"{said}. Press {self.run}.")
+            # browsers draw hidden components too, so it is empty until it is needed
+            self.view[:] = [self._words, self.reset]
         self.reset.visible = is_here
         self.view.visible = bool(found)

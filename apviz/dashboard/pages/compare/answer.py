@@ -61,7 +61,7 @@ class Answer:
         self._headline = server_owned(pmui.Typography(_NOTHING, variant="h6", margin=(12, 12, 0, 12), **wide))
         rest = pmui.Typography(_NOTHING, variant="body2", margin=(0, 12, 2, 12), sx={"color": "text.secondary"}, **wide)
         self._rest = server_owned(rest)
-        self.verdict = pmui.Column(self._headline, self._rest, **wide)
+        self.verdict = pn.Column(self._headline, self._rest, **wide)
         #: Button of the action, which the page puts next to Run.
         self.action = button("", "tips_and_updates", self._act, size="medium", visible=False)
         self._rerun = rerun

@@ -16,6 +16,7 @@ from apviz.dashboard import address
 from apviz.dashboard.components.chart_card import ChartCard
 from apviz.dashboard.components.cursor import clicked_cursor
 from apviz.dashboard.components.diagnosis_card import DiagnosisCard
+from apviz.dashboard.components.server_owned import join_once_shown
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
 from apviz.dashboard.jobs.job import Job
 from apviz.dashboard.jobs.race_job import RaceJob
@@ -79,7 +80,7 @@ class Compare(SolvingPage):
         )  # fmt: skip
         for name, card in self._cards.items():
             card.chart.param.watch(lambda event, name=name: self._clicked(name, event.new), "clicked")
-        self._area = ChartArea(self._cards, self._toggle_more)
+        self._area = ChartArea(self._cards, lambda: self.choice.param.update(more=not self.choice.more))
         self._show_more()
         watch, table = self.choice.param.watch, self._answer.table
         watch(lambda *events: self._draw_all(), ["x", "scale"])
@@ -110,7 +111,8 @@ class Compare(SolvingPage):
             for each in (self.choice.param.x, self.choice.param.scale)
         )
         axis = pn.Row(x, scale, styles={"margin-left": "auto"})
-        self._bar.row.extend([self._answer.action, self._advice.button, axis])
+        self._bar.row.extend([self._advice.button, axis])
+        join_once_shown(self._bar.row, self._answer.action, before=self._advice.button)
         return pn.Column(
             self._answer.verdict, self._bar.view, self.notice.view, self._advice.view, self._area.top,
             self._pinned.view, self._area.more, self._area.below, sizing_mode="stretch_width",
@@ -335,9 +337,6 @@ class Compare(SolvingPage):
         self._diagnosis.show(self._traces.get(self.choice.selected), among=self._traces.values())
         if not len(self._area.details):
             self._area.details.append(self._diagnosis.view)
-
-    def _toggle_more(self) -> None:
-        self.choice.more = not self.choice.more
 
     def _show_more(self) -> None:
         """Show or hide the other charts, which are drawn only while they are shown."""
