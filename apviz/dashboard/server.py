@@ -10,6 +10,7 @@ import socket
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,9 +98,7 @@ def serve(
     gc.collect()
     gc.freeze()
 
-    def session() -> Session:
-        return Session(limits, queue, folder, dataset=dataset, lecture=lecture, visitors=visitors)
-
+    session = partial(Session, limits, queue, folder, dataset=dataset, lecture=lecture, visitors=visitors)
     rehearse(session)
     files = {"models": Models(folder.path).folder}
     files["models"].mkdir(exist_ok=True)
