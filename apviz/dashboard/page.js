@@ -81,8 +81,28 @@
     if (still || (state.isHeard && window.Bokeh?.index?.roots?.[0]?.is_idle)) still += 50;
     if (!still || !(isDrawn || awaited() === "" || still > STILL)) return;
     clearInterval(waiting);
-    requestAnimationFrame(() => document.getElementById("apviz-first")?.remove());
+    requestAnimationFrame(() => {
+      document.getElementById("apviz-first")?.remove();
+      if (kept) [...all(document, kept.selector)][kept.place]?.click();
+    });
   }, 50);
+
+  // The last click on a tab or chip of the preview is kept, and carried out on the page that replaces it.
+  let kept = null;
+  addEventListener("click", ({ target }) => {
+    const pressed = target.closest?.("#apviz-first :is(nav, .chips) > span");
+    if (!pressed) return;
+    document.querySelector("#apviz-first .pressed")?.classList.remove("pressed");
+    pressed.classList.add("pressed");
+    const selector = pressed.closest("nav") ? "[role=tab]" : "[role=toolbar] > button";
+    kept = { selector, place: [...pressed.parentNode.children].indexOf(pressed) };
+  });
+  function* all(root, selector) {
+    for (const each of root.querySelectorAll("*")) {
+      if (each.matches(selector)) yield each;
+      if (each.shadowRoot) yield* all(each.shadowRoot, selector);
+    }
+  }
 
   // a page behind a proxy may load although its WebSocket is refused: then the server says what to do
   fetch("ws", { method: "OPTIONS" }).then(async (answer) => {

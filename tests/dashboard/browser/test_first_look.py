@@ -27,6 +27,17 @@ def test_the_preview_is_replaced_by_a_page_with_the_same_text(visit, server):
     assert someone.tab.get_by_text(COST).first.inner_text() == words
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("part", "opens"), [("nav > span:last-child", "Predict"), (".chips > span", "Close settings")])
+def test_a_click_on_the_preview_is_carried_out_once_the_page_is_live(visit, part, opens):
+    someone = visit()
+    someone.tab.goto(someone.server.address({}), wait_until="commit")
+    someone.tab.locator(f"#apviz-first {part}").first.click()
+    someone.look()
+    tab = someone.tab.get_by_role("tab", name=opens, exact=True, selected=True)
+    tab.or_(someone.tab.get_by_role("button", name=opens).locator(SHOWN)).wait_for()
+
+
 def boxes(visitor, chart, *parts):
     """Return the positions of parts of a chart in the window at one moment, as [left, top, right, bottom]."""
     find = "part => { const box = chart.querySelector(part).getBoundingClientRect(); " \
