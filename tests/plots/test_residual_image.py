@@ -13,6 +13,7 @@ import apviz
 from apviz import plots
 from apviz.partitions import KDTree, Sequential
 from apviz.plots._style import THEMES
+from apviz.plots.blocks._snapshots import step as words_of_update
 
 MODULE = sys.modules[plots.residual_image.__module__]
 KD_TREE = apviz.AlternatingProjection(block_size=90, partition=KDTree(overlap=0.5), max_epochs=2)
@@ -268,6 +269,13 @@ def test_each_step_states_block_residual_and_work(picture):
         expected = f"update {k + 1}: block {int(update['block'][k])} · ‖r₁‖/‖b₁‖ = {residual:.3g} · work {work:.3g}"
         assert step.label == expected
         assert list(step.args[0]) == [str(k + 1)]
+
+
+def test_the_last_update_states_the_work_with_the_pass_after_it_as_other_pages_do(picture):
+    last, total = picture["update"].isel(update=-1), float(picture["epoch"]["work"][-1])
+    assert total > float(last["work"])
+    words = words_of_update(picture, int(last["update"]))[1]
+    assert words.endswith(f"work {float(last['work']):.3g} ({total:.3g} with the final check)")
 
 
 def test_the_title_states_system_method_outcome_and_marks(picture, scattered):

@@ -89,7 +89,15 @@ def step(trace: Trace, number: int) -> tuple[int, str]:
     # of the first right-hand side alone; the residual of a run is a mean over all of them
     of = "‖r‖/‖b‖" if trace.attrs["right_hand_sides"] == 1 else "‖r₁‖/‖b₁‖"
     known = f" · {of} = {float(residual[0]):.3g}" if math.isfinite(float(residual[0])) else ""
-    return block, f"{name}{known} · work {float(at['work']):.3g}"
+    return block, f"{name}{known} · work {float(at['work']):.3g}{_with_final_check(trace, number)}"
+
+
+def _with_final_check(trace: Trace, number: int) -> str:
+    """Return the work of a solve if its last update is shown, which the pass that certifies it follows."""
+    if "update" not in trace or number != int(trace["update"]["update"][-1]):
+        return ""
+    done, total = (float(trace[group]["work"][-1]) for group in ("update", "epoch"))
+    return f" ({total:.3g} with the final check)" if f"{total:.3g}" != f"{done:.3g}" and total > done else ""
 
 
 @dataclass(frozen=True)
