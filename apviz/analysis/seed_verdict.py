@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from apviz.analysis.ensembles import but_for_the_seed, group_table
-from apviz.analysis.verdict import compared, sentences, time_words
+from apviz.analysis.verdict import compared, made_apart, sentences, time_words
 from apviz.tracing import Trace
 
 #: Root attributes that runs share whose seconds compare, except for the seed: those of the system and the machine.
@@ -129,6 +129,7 @@ def _others(standings: Sequence[SeedStanding], named: Sequence[SeedStanding]) ->
         ranges = [sorted(_seconds(each.runs).values()) for each in named]
         words = [f"{time_words(each[0]).removesuffix(' s')} to {time_words(each[-1])}" for each in ranges]
         said.append(f"Range over seeds: {', against '.join(words)}")
+    said += made_apart([trace for each in named for trace in each.runs])
     failed = [each for each in standings if each.is_compared and not each.always_converged]
     said += [f"{each.name} converged in {each.converged} of {len(each.runs)} runs" for each in failed[:_RIVALS]]
     if len(failed) > _RIVALS:

@@ -16,6 +16,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import Enum
 
 import numpy as np
@@ -37,6 +38,8 @@ MORE_EPOCHS = 20
 WRITTEN_OUT = 10_000
 #: Most words of a sentence.
 MOST_WORDS = 20
+#: Time between runs beyond which the load of their machine may differ, so that the verdict says it.
+APART = timedelta(hours=12)
 #: Number of epochs below which a residual has no rate.
 FEWEST_EPOCHS = 4
 
@@ -321,10 +324,20 @@ def _others(ordered: Sequence[Standing], looked_at: Standing, left_out: int) -> 
         said.append(f"{more} {other}run{'s' if more > 1 else ''} did not converge")
     if math.isfinite(_kappa(trace := _best_known_kappa(ordered))):
         said.append(f"Condition number {_condition(trace)}")
+    said += made_apart([looked_at.trace, *(run.trace for run in _rivals(ordered))])
     if left_out:
         verb = "run does not compare: it has" if left_out == 1 else "runs do not compare: they have"
         said.append(f"{left_out} other {verb} another system, tolerance or machine")
     return " ".join(f"{each}." for each in said)
+
+
+def made_apart(traces: Iterable[Trace]) -> list[str]:
+    """Return a sentence if compared runs were made more than `APART` apart; none otherwise."""
+    created = sorted(datetime.fromisoformat(each.attrs["created"]) for each in traces if each.attrs.get("created"))
+    if not created or created[-1] - created[0] <= APART:
+        return []
+    first, last = (f"{each:%Y-%m-%d %H:%M}" for each in (created[0], created[-1]))
+    return [f"The runs compared were not made at one time, but from {first} to {last}"]
 
 
 def _change(diagnosis: Diagnosis) -> str:

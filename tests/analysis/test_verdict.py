@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 
 import apviz
 from apviz.analysis import Basis, judge
+from apviz.analysis.seed_verdict import judge_over_seeds
 from apviz.analysis.verdict import standing
 from apviz.solvers import attempt
 
@@ -211,6 +213,18 @@ def test_the_fastest_run_is_one_of_a_single_machine(problem):
     found = judge([*ours, elsewhere])
     assert [each.trace for each in found.standings] == ours and found.left_out == 1
     assert "1 other run does not compare: it has another system, tolerance or machine." in found.others
+
+
+@pytest.mark.parametrize(("hours", "says_it"), [(1, False), (30, True)])
+def test_the_verdict_says_that_the_runs_compared_were_not_made_at_one_time(problem, hours, says_it):
+    ours, beside = [cg(problem, 0.1), ap(problem)], ap(problem, 5.0, rule="cyclic")
+    created = datetime(2026, 3, 1, 20, 15, tzinfo=UTC)
+    for each, later in zip((*ours, beside), (0, hours, 90), strict=True):
+        each.attrs["created"] = (created + timedelta(hours=later)).isoformat()
+    # the headline does not name the slowest run
+    assert ("from 2026-03-01 20:15 to 2026-03-03 02:15." in judge([*ours, beside]).others) is says_it
+    groups = [[each, each] for each in ours]
+    assert ("from 2026-03-01 20:15 to 2026-03-03 02:15." in judge_over_seeds(groups, ["CG", "AP"]).others) is says_it
 
 
 def test_a_run_to_a_smaller_tolerance_is_named_if_it_was_the_fastest(problem):
