@@ -231,7 +231,7 @@ def prepare(table: Table, choices: TableChoices) -> RawTable:
         ValueError: choices that leave nothing to solve; the message omits the folder.
     """
     try:
-        made = prepare_table(table, choices) if table.rows >= MIN_ROWS else None
+        made = prepare_table(table, choices, fewest=MIN_ROWS) if table.rows >= MIN_ROWS else None
         rows = table.rows if made is None else len(made.target)
         if made is None or rows < MIN_ROWS:
             raise ValueError(f"{table.path.name} has {rows} rows; at least {MIN_ROWS} are needed, to train and to test")

@@ -47,11 +47,14 @@ from apviz.rounding import lost, merged_rows
 UNNAMED = r"Unnamed: \d+(\.\d+)?"
 
 
-def prepare_table(table: Table, choices: TableChoices, *, n: int | None = None, seed: int = 0) -> RawTable:
+def prepare_table(
+    table: Table, choices: TableChoices, *, n: int | None = None, seed: int = 0, fewest: int = MINIMUM_ROWS
+) -> RawTable:
     """Convert a table to numbers: texts become 0 and 1, dates days; missing values are dropped or filled.
 
     Args:
         n: keep this number of random rows, by the seed; None: all.
+        fewest: number of rows with values that are needed.
 
     Raises:
         ValueError: a missing or unusable column, or too few remaining rows.
@@ -63,7 +66,7 @@ def prepare_table(table: Table, choices: TableChoices, *, n: int | None = None, 
     notes += _left_out(
         unused, "not an input" if choices.inputs else "left out because it only counts the rows", counting
     )
-    rows, row_notes = _rows_with_values(table, inputs, target, choices)
+    rows, row_notes = _rows_with_values(table, inputs, target, choices, fewest)
     notes += row_notes
     if choices.duplicates == "drop":
         again = pd.DataFrame({place: each.values[rows] for place, each in enumerate((*inputs, target))}).duplicated()
@@ -123,7 +126,7 @@ def _left_out(unused: Sequence[Column], why: str, counting: Sequence[str] = ()) 
 
 
 def _rows_with_values(
-    table: Table, inputs: Sequence[Column], target: Column, choices: TableChoices
+    table: Table, inputs: Sequence[Column], target: Column, choices: TableChoices, fewest: int
 ) -> tuple[NDArray[np.bool_], list[str]]:
     """Return a mask of the kept rows, and notes on the others; ValueError for refused values, or too few rows."""
     # a constant column drops no rows
@@ -140,10 +143,10 @@ def _rows_with_values(
         of = [each for each in counts if each.rsplit(" (", 1)[0] not in filled]
         lost_rows = f"{int(dropped.sum()):,} of {table.rows:,} rows"
         notes.append(f"{lost_rows} are dropped because a value is missing: {quoted(of)}")
-    if rows.sum() < MINIMUM_ROWS:
+    if rows.sum() < fewest:
         hint = "" if choices.missing == "fill" or not without else "; leave such columns out, or fill missing values"
         details = f"; of {table.rows:,} rows, values are missing in: {quoted(counts)}{hint}" if dropped.any() else ""
-        raise ValueError(f"{table.path} has {int(rows.sum())} rows; at least {MINIMUM_ROWS} are needed{details}")
+        raise ValueError(f"{table.path} has {int(rows.sum())} rows; at least {fewest} are needed{details}")
     by = {each.name: each for each in inputs}
     left = {name: where & rows for name, where in filled.items() if (where & rows).any()}
     if left:

@@ -148,6 +148,7 @@ def test_a_small_parquet_file_of_millions_of_numbers_is_rejected(tmp_path):
         (lambda t: t.head(2), "t.csv has 2 rows; at least 13"),
         (lambda t: t.head(12), "t.csv has 12 rows; at least 13"),
         (lambda t: t.head(14).assign(a=t["a"].where(t.index > 1)), "t.csv has 12 rows; at least 13"),
+        (lambda t: t.head(14).assign(a=t["a"].where(t.index > 5)), "t.csv has 8 rows; at least 13"),
         (lambda t: t.assign(a=t["a"].where(t.index == 3)), "t.csv has .* rows|always"),
         (lambda t: t.assign(a=np.where(t.index == 3, 1e200, t["a"])), "values of a, .* are left in float64"),
     ],
