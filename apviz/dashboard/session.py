@@ -76,7 +76,7 @@ class Session:
         lecture: bool,
         visitors: Visitors | None = None,
     ) -> None:
-        system = SystemChoice(limits, OwnData(runs.path / ".data"))
+        system = SystemChoice(limits, OwnData(runs.path / ".data"), lambda: queue.datasets)
         if dataset is not None:
             system.dataset = dataset
         self.shared = Shared(limits, queue, runs, lecture, View(), system)

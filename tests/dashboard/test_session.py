@@ -176,6 +176,17 @@ def test_pages_are_prepared_while_the_server_is_idle(session, monkeypatch):
     assert all(body and body == list(session._bodies._parts[name]) for name, body in made.items())
 
 
+def test_the_data_of_a_job_are_in_use_until_it_ends(session):
+    job = Waits(session.shared)
+    session.shared.start(job)
+    while job.state == "queued":
+        time.sleep(0.001)
+    assert session.shared.system.in_use() == {"china"}
+    job.stop()
+    job.join(30)
+    assert session.shared.system.in_use() == set()
+
+
 def test_a_job_is_shown_on_its_page_and_above_the_others(session):
     job = Waits(session.shared)
     session.page.job = job

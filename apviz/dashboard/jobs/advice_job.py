@@ -27,6 +27,7 @@ class AdviceJob(Job):
 
     def __init__(self, queue: JobQueue, limits: Limits, spec: SystemSpec, tol: float, max_epochs: int) -> None:
         super().__init__(queue)
+        self.dataset = spec.dataset
         self._limits, self.spec, self._tol, self._max_epochs = limits, spec, tol, max_epochs
         self.advice: Advice | None = None
         self.system: dict[str, object] = {}

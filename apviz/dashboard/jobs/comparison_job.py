@@ -66,6 +66,7 @@ class ComparisonJob(Job):
         super().__init__(queue)
         self.asked = asked
         self._limits, self._runs, self._spec, self._solvers = limits, runs, spec, list(solvers)
+        self.dataset = spec.dataset
         self._snapshots, self._predict, self._factors = snapshots, predict, list(noise_factors)
         self._more_seeds, self._begun = dict(more_seeds or {}), 0
         self.done: list[str] = []
@@ -153,11 +154,6 @@ class ComparisonJob(Job):
 
     def _grew(self) -> None:
         self.version += 1
-
-    @property
-    def dataset(self) -> str:
-        """Return the name of the data set."""
-        return self._spec.dataset
 
     def _summary(self, loaded: Loaded) -> str:
         """Return what was recorded; the origin of hyperparameters that were not fitted here is next to the kernel."""

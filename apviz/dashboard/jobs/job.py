@@ -72,6 +72,12 @@ class JobQueue:
                 self._running.remove(job)
                 self._changed.notify_all()
 
+    @property
+    def datasets(self) -> set[str]:
+        """Return the names of the data sets of all jobs that wait or run."""
+        with self._changed:
+            return {job.dataset for job in (*self._waiting, *self._running)}
+
     def close(self, timeout: float = CLOSING_SECONDS) -> None:
         """Stop every job and wait until their records are on disk; called when the server ends.
 
@@ -101,6 +107,7 @@ class Job(ABC):
         failures: One sentence for each part of the job that failed.
         stop_hook: Hook by which `stop` ends a solve; `work` passes it to every solve.
         page: Name of the page that shows the job; empty for none.
+        dataset: Name of its data set; empty for none.
         ended: Time of its end by `time.monotonic`; infinite before.
         seen: Whether a page has shown its end.
     """
@@ -111,7 +118,7 @@ class Job(ABC):
     def __init__(self, queue: JobQueue) -> None:
         self._queue = queue
         self.state, self.message, self.progress, self.version = "queued", "", 0.0, 0
-        self.stopping, self.page = False, ""
+        self.stopping, self.page, self.dataset = False, "", ""
         self.ended, self.seen = math.inf, False
         self.failures: list[str] = []
         self.stop_hook = StopHook()

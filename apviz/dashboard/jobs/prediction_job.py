@@ -58,7 +58,7 @@ class FitJob(Job):
 
     def __init__(self, queue: JobQueue, limits: Limits, models: Models, spec: SystemSpec) -> None:
         super().__init__(queue)
-        self._limits, self._models, self._spec = limits, models, spec
+        self._limits, self._models, self._spec, self.dataset = limits, models, spec, spec.dataset
         self.name = ""
 
     def work(self) -> None:

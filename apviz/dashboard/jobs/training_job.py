@@ -65,7 +65,7 @@ class TrainingJob(Job):
         name: str | None = None,
     ) -> None:
         super().__init__(queue)
-        self._limits, self._spec, self.settings = limits, spec, settings
+        self._limits, self._spec, self.settings, self.dataset = limits, spec, settings, spec.dataset
         self.trace: TrainingTrace | None = None
         self.live = _LiveStepHook(self._grew)
         self._solves: dict[int, Record] = {}

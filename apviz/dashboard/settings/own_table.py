@@ -368,7 +368,7 @@ class OwnTablePanel:
     def _remove_it(self) -> None:
         try:
             self._system.remove_own()
-        except OSError as error:
+        except (ValueError, OSError) as error:
             self._refuse(error)
 
 

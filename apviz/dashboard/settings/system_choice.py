@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from functools import cached_property
 from pathlib import Path
 
@@ -43,6 +44,7 @@ class SystemChoice(param.Parameterized):
 
     Args:
         own: Tables of visitors; None if there are none, and none can be stored.
+        in_use: Function that returns the names of the data sets that jobs use.
     """
 
     dataset = param.Selector(default="china", objects=["china"], label="Data set")
@@ -59,9 +61,15 @@ class SystemChoice(param.Parameterized):
     )  # fmt: skip
     dtype = param.Selector(default="float32", objects=list(DTYPES), label="Precision")
 
-    def __init__(self, limits: Limits, own: OwnData | None = None, **params: object) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        own: OwnData | None = None,
+        in_use: Callable[[], Collection[str]] = tuple,
+        **params: object,
+    ) -> None:
         super().__init__(**{"n": min(DEFAULT_N, limits.max_n)} | params)
-        self.limits, self.own = limits, own or OwnData(None)
+        self.limits, self.own, self.in_use = limits, own or OwnData(None), in_use
         self.param.n.bounds = (10, limits.max_n)
         self.list_datasets()
         self.param.watch(lambda event: self._fit_n(), "dataset")
@@ -99,8 +107,11 @@ class SystemChoice(param.Parameterized):
 
         Raises:
             OSError: It is missing.
+            ValueError: A job uses it.
         """
         name = self.dataset
+        if name in self.in_use():
+            raise ValueError(f"{name} is in use by a run. Stop the run, or wait for its end, then remove the table")
         self.dataset = self.param.dataset.default
         self.own.remove(name)
         self.list_datasets()

@@ -221,6 +221,15 @@ def test_a_dropped_file_does_not_change_the_one_in_use(panel):
     assert panel.system.spec().own.path.read_text() == OTHER and own.path.read_text() == GOOD
 
 
+def test_a_table_that_a_run_uses_is_not_removed(panel):
+    panel.drops(GOOD)
+    panel.press(panel.use)
+    panel.system.in_use = lambda: {"mine.csv"}
+    panel.press(panel._remove)
+    assert panel.system.dataset == "mine.csv" and panel.system.own.find("mine.csv") is not None
+    assert panel.note.visible and panel.note.object.startswith("mine.csv is in use by a run. Stop the run")
+
+
 def test_a_table_can_be_used_again_with_other_columns_and_removed(panel):
     panel.drops(GOOD)
     panel.columns.ticked = ["b"]
