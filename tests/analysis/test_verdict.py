@@ -217,12 +217,12 @@ def test_the_fastest_run_is_one_of_a_single_machine(problem):
 
 @pytest.mark.parametrize(("hours", "says_it"), [(1, False), (30, True)])
 def test_the_verdict_says_that_the_runs_compared_were_not_made_at_one_time(problem, hours, says_it):
-    ours, beside = [cg(problem, 0.1), ap(problem)], ap(problem, 5.0, rule="cyclic")
+    ours, third = [cg(problem, 0.1), ap(problem)], ap(problem, 5.0, rule="cyclic")
     created = datetime(2026, 3, 1, 20, 15, tzinfo=UTC)
-    for each, later in zip((*ours, beside), (0, hours, 90), strict=True):
+    for each, later in zip((*ours, third), (0, hours, 90), strict=True):
         each.attrs["created"] = (created + timedelta(hours=later)).isoformat()
     # the headline does not name the slowest run
-    assert ("from 2026-03-01 20:15 to 2026-03-03 02:15." in judge([*ours, beside]).others) is says_it
+    assert ("from 2026-03-01 20:15 to 2026-03-03 02:15." in judge([*ours, third]).others) is says_it
     groups = [[each, each] for each in ours]
     assert ("from 2026-03-01 20:15 to 2026-03-03 02:15." in judge_over_seeds(groups, ["CG", "AP"]).others) is says_it
 

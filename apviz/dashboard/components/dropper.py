@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import panel as pn
+import param
 
+from apviz.dashboard.components.script_component import ScriptComponent
 from apviz.dashboard.messages import Unpacked, excuse
 
 #: Bytes of a piece; its encoding in a message adds a third.
@@ -41,6 +43,22 @@ class _Upload:
 
 #: Unfinished uploads of all sessions.
 _unfinished: set[_Upload] = set()
+
+
+class Emptier(ScriptComponent):
+    """Component without a view that empties the boxes next to it. A box replaced while it still draws raises errors."""
+
+    times = param.Integer(0, doc="how often they were emptied")
+
+    _esm = """
+    export function render({ model, el }) {
+      const boxes = (root) => [...root.querySelectorAll("*")].flatMap((each) =>
+        each.matches(".filepond--root") ? [each] : each.shadowRoot ? boxes(each.shadowRoot) : []);
+      const around = el.getRootNode().host.getRootNode();
+      const empty = (box) => window.FilePond.find(box)?.removeFiles({ revert: false });
+      model.on("times", () => boxes(around).forEach(empty));
+    }
+    """
 
 
 class Dropper(pn.widgets.FileDropper):

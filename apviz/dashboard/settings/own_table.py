@@ -12,7 +12,7 @@ import panel as pn
 import panel_material_ui as pmui
 from panel.viewable import Viewable
 
-from apviz.dashboard.components.dropper import Dropper
+from apviz.dashboard.components.dropper import Dropper, Emptier
 from apviz.dashboard.components.server_owned import appear, button, server_owned
 from apviz.dashboard.components.tables import SortedTable
 from apviz.dashboard.components.text import escape
@@ -83,8 +83,8 @@ class OwnTablePanel:
         #: Columns of the shown file that can be read in two ways, and the chosen decimal marks and orders of dates.
         self._questions, self._marks = dict[str, Question](), dict[str, str]()
         most = system.limits.max_upload_mb
-        self._folder = folder
-        self.drop = self._make_dropper()
+        self.drop = Dropper(folder, most, self._arrived, self._refuse, multiple=False, height=90, **_WIDE)
+        self.emptier = Emptier(margin=0)
         self.note = server_owned(pmui.Alert(object="", severity="error", visible=False, **_WIDE))
         self._change = button("Columns …", "table_chart", self._look_again)
         self._remove = button("Remove this table", "delete", self._remove_it, color="error")
@@ -92,13 +92,15 @@ class OwnTablePanel:
         self.dialog = self._make_dialog()
         about = f"{FORMATS}, up to {most} MB. Everyone with access to this dashboard can see your file."
         self.view: pn.Column = pn.Column(
-            pmui.Typography(about, variant="body2"), self.drop, self.note, self._of_chosen, self.dialog, **_WIDE
+            pmui.Typography(about, variant="body2"),
+            self.drop,
+            self.emptier,
+            self.note,
+            self._of_chosen,
+            self.dialog,
+            **_WIDE,
         )
         self.show_chosen()
-
-    def _make_dropper(self) -> Dropper:
-        most = self._system.limits.max_upload_mb
-        return Dropper(self._folder, most, self._arrived, self._refuse, multiple=False, height=90, **_WIDE)
 
     def show_chosen(self) -> None:
         """Show the actions on the selected table."""
@@ -152,9 +154,8 @@ class OwnTablePanel:
         self._empty_box()
 
     def _empty_box(self) -> None:
-        """Replace the box: the browser's would keep showing a used, refused or unused file as uploaded."""
-        self.drop = self._make_dropper()
-        self.view[1] = self.drop
+        """Empty the browser's box, which would keep showing a used, refused or unused file as uploaded."""
+        self.emptier.times += 1
 
     # --- a file arrives -------------------------------------------------------------------------------------------
 

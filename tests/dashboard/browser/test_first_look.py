@@ -28,7 +28,7 @@ def test_the_preview_is_replaced_by_a_page_with_the_same_text(visit, server):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("part", "opens"), [("nav > span:last-child", "Predict"), (".chips > span", "Close settings")])
+@pytest.mark.parametrize(("part", "opens"), [("nav > span:last-child", "Runs"), (".chips > span", "Close settings")])
 def test_a_click_on_the_preview_is_carried_out_once_the_page_is_live(visit, part, opens):
     someone = visit()
     someone.tab.goto(someone.server.address({}), wait_until="commit")
