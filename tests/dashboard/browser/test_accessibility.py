@@ -129,7 +129,9 @@ def test_every_chart_has_a_description_a_button_to_its_table_and_the_height_of_i
     bottoms: dict[int, set[int]] = {}
     for top, bottom in charts.evaluate_all(CARDS):
         bottoms.setdefault(round(top), set()).add(round(bottom))
-    assert all(max(each) - min(each) <= 1 for each in bottoms.values()), "cards of a row differ in height"
+    # on Block size a diagnosis ends the column next to the sweep, as the next test checks
+    is_level = all(max(each) - min(each) <= 1 for each in bottoms.values())
+    assert is_level or page == "block-size", "cards of a row differ in height"
     tables = someone.tab.get_by_role("button", name="In words, and as a table").locator(SHOWN)
     assert all(len(each) > 20 for each in said) and tables.count() == len(said)
     if said:
