@@ -39,6 +39,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 from scipy.special import gammainc
@@ -217,21 +218,12 @@ def _row_oddities(x: Array, targets: Array, numbers: NDArray[np.intp]) -> Iterat
 
 
 def _is_first(x: Array) -> NDArray[np.bool_]:
-    """Test for each row whether no earlier row is equal.
+    """Test for each row whether no earlier row is equal: −0.0 equals 0.0, and all NaN are equal.
 
     It compares 64-bit hashes: two of a million different rows share one with a chance of 3 in 10⁸.
     """
-    found = np.zeros(len(x), dtype=np.uint64)
-    for column in x.T:
-        # −0.0 equals 0.0, and all NaN are equal
-        bits = np.where(np.isnan(column), np.nan, column + 0.0).view(np.uint64)
-        for shift, factor in ((33, 0xFF51AFD7ED558CCD), (33, 0xC4CEB9FE1A85EC53)):
-            bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
-        found = found * np.uint64(0x9E3779B97F4A7C15) + (bits ^ (bits >> np.uint64(33)))
-    order = np.argsort(found, kind="stable")
-    first = np.ones(len(x), dtype=bool)
-    first[order[1:]] = found[order[1:]] != found[order[:-1]]
-    return first
+    hashes = pd.util.hash_pandas_object(pd.DataFrame(x + 0.0), index=False)
+    return np.asarray(~hashes.duplicated())
 
 
 def _near_pairs(x: Array) -> NDArray[np.intp]:
