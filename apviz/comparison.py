@@ -215,8 +215,8 @@ class Recording:
     Args:
         data: Data whose test RMSE is evaluated after every epoch.
         mean: Prior mean that was subtracted from the targets.
-        pictures: Number of first updates or iterations whose residual is recorded, for `apviz.plots.residual_map` and,
-            if d = 2, `residual_image`; if d = 1 also the weights, for `apviz.plots.fitted_function`.
+        pictures: Number of first updates or iterations whose residual is recorded, for `apviz.plots.ResidualMap` and,
+            if d = 2, `residual_image`; if d = 1 also the weights, for `apviz.plots.FittedFunction`.
         pictured: Function that returns whether a solver has pictures.
         eigenvalues: Record all eigenvalues of K and of P⁻¹K, for `apviz.plots.eigenvalues`; small n only.
     """

@@ -77,12 +77,13 @@ def pages(site) -> dict[Path, Page]:
 def test_every_figure_has_a_script_of_about_ten_lines_and_every_script_a_figure():
     folders = (ROOT / "docs" / "gallery").iterdir()
     scripts = {path.stem: path for each in folders if each.name != "predictions" for path in each.glob("*.py")}
-    figures = {name for name in plots.__all__ if inspect.isfunction(getattr(plots, name))}
-    assert set(scripts) == figures - {"method_color"}
-    for path in scripts.values():
+    names = [name for name in plots.__all__ if name != "method_color"]
+    figures = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower(): name for name in names}
+    assert set(scripts) == set(figures)
+    for figure, path in scripts.items():
         code = path.read_text("utf-8").split('"""')[2]
         lines = [line for line in code.splitlines() if line and not line.startswith(("import", "from"))]
-        assert len(lines) <= 10 and f".{path.stem}(" in code, path
+        assert len(lines) <= 10 and f".{figures[figure]}(" in code, path
 
 
 def test_every_notebook_is_among_the_lessons_in_order():

@@ -4,9 +4,9 @@ from apviz.plots._style import method_color
 from apviz.plots.blocks.block_norms import block_norms
 from apviz.plots.blocks.block_timeline import block_timeline
 from apviz.plots.blocks.condition_numbers import condition_numbers
-from apviz.plots.blocks.fitted_function import FittedFunction, fitted_function
+from apviz.plots.blocks.fitted_function import FittedFunction
 from apviz.plots.blocks.residual_image import residual_image
-from apviz.plots.blocks.residual_map import ResidualMap, residual_map
+from apviz.plots.blocks.residual_map import ResidualMap
 from apviz.plots.models.lengthscales import lengthscales
 from apviz.plots.models.near_and_far import near_and_far
 from apviz.plots.models.predicted_against_observed import predicted_against_observed
@@ -29,8 +29,8 @@ from apviz.plots.sweeps.performance_profiles import performance_profiles
 
 __all__ = [
     "FittedFunction", "ResidualMap", "batch_size_sweep", "batch_sizes", "block_norms", "block_timeline",
-    "condition_numbers", "eigenvalues", "fitted_function", "grouped_curves", "k_norm_error", "lanczos_ranks",
-    "lengthscales", "method_color", "near_and_far", "noise_sweep", "passes",
-    "performance_profiles", "predicted_against_observed", "prediction", "prediction_error",
-    "residual_image", "residual_map", "residuals", "test_rmse", "training", "two_norms", "variogram",
+    "condition_numbers", "eigenvalues", "grouped_curves", "k_norm_error", "lanczos_ranks", "lengthscales",
+    "method_color", "near_and_far", "noise_sweep", "passes", "performance_profiles", "predicted_against_observed",
+    "prediction", "prediction_error", "residual_image", "residuals", "test_rmse", "training", "two_norms",
+    "variogram",
 ]  # fmt: skip

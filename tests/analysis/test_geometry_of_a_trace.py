@@ -62,7 +62,7 @@ def test_the_function_of_a_sum_of_kernels_is_computed_from_its_trace(line, tmp_p
     grid, x = found["x"].values[:, None], trace["rows"]["coordinates"].values[:, 0]
     k = np.exp(-((grid - x) ** 2) / (2 * 0.2**2)) * grid * x + np.exp(-2 * np.sin(np.pi * (grid - x) / 0.7) ** 2)
     np.testing.assert_allclose(found["value"].values, trace["snapshot"]["weights"].values @ (0.5 * k).T, atol=1e-12)
-    assert apviz.plots.fitted_function(trace, 2).layout.title.text
+    assert apviz.plots.FittedFunction(trace).figure(2).layout.title.text
 
 
 class Exponential(apviz.Stationary):

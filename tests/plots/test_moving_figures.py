@@ -1,4 +1,4 @@
-"""`residual_map` and `fitted_function`: one update as a figure, and the others as its frames."""
+"""`ResidualMap` and `FittedFunction`: one update as a figure, and the others as its frames."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from apviz.analysis import geometry
 from apviz.partitions import KDTree
 from apviz.plots._style import THEMES
 
-MODULE = sys.modules[plots.residual_map.__module__]
-FIGURES = {plots.residual_map: plots.ResidualMap, plots.fitted_function: plots.FittedFunction}
+MODULE = sys.modules[plots.ResidualMap.__module__]
+FILMS = plots.ResidualMap, plots.FittedFunction
 
 
 def solved(x, solver, targets=1, **recording):
@@ -95,7 +95,7 @@ def test_maps_that_are_compared_share_a_colour_scale(traces):
     tree = traces["plane"].tree.copy(deep=True)
     tree["snapshot"]["residual"] *= 3
     pair = apviz.Trace(tree), traces["many"]
-    figures = [plots.residual_map(trace, 1, compared_with=pair) for trace in pair]
+    figures = [plots.ResidualMap(trace, compared_with=pair).figure(1) for trace in pair]
     limits = {figure.layout.coloraxis.colorbar.ticktext[-1] for figure in figures}
     largest = max(np.abs(trace["snapshot"]["residual"].values).max() for trace in pair)
     assert len(limits) == 1
@@ -105,7 +105,7 @@ def test_maps_that_are_compared_share_a_colour_scale(traces):
         marker = figure.data[1].marker
         residual = trace["snapshot"]["residual"].sel(update=1).values
         np.testing.assert_allclose(marker.color / marker.cmax * limit, residual, atol=limit / 1000)
-    assert plots.residual_map(pair[1], 1).layout.coloraxis.colorbar.ticktext[-1] != f"{limit:.2g}"
+    assert plots.ResidualMap(pair[1]).figure(1).layout.coloraxis.colorbar.ticktext[-1] != f"{limit:.2g}"
 
 
 def test_rings_mark_the_rows_of_the_block_and_a_halo_its_margin(traces):
@@ -113,20 +113,20 @@ def test_rings_mark_the_rows_of_the_block_and_a_halo_its_margin(traces):
     owner, pairs = trace["rows"]["owner"].values, trace["rows"]["membership"].values
     for update in (1, 4):
         block = int(trace["update"]["block"][update - 1])
-        halo, rows, rings = plots.residual_map(trace, update).data[:3]
+        halo, rows, rings = plots.ResidualMap(trace).figure(update).data[:3]
         owned = owner == block
         np.testing.assert_array_equal(rings.x, rows.x[owned])
         margin = sorted(row for row, holder in pairs if holder == block and owner[row] != block)
         np.testing.assert_array_equal(np.sort(halo.x), np.sort(rows.x[margin]))
-    assert all(len(mark.x) == 0 for mark in (plots.residual_map(trace, 0).data[k] for k in (0, 2)))
-    assert all(len(plots.residual_map(traces["cg"], 2).data[k].x) == 0 for k in (0, 2))
+    assert all(len(mark.x) == 0 for mark in (plots.ResidualMap(trace).figure(0).data[k] for k in (0, 2)))
+    assert all(len(plots.ResidualMap(traces["cg"]).figure(2).data[k].x) == 0 for k in (0, 2))
 
 
 @pytest.mark.parametrize("name", ["line", "plane"])
 def test_compact_blocks_are_outlined_and_their_margins_are_hatched(traces, name):
     trace = traces[name]
     x, owner, pairs = (trace["rows"][key].values for key in ("coordinates", "owner", "membership"))
-    figure = plots.residual_map(trace, 3)
+    figure = plots.ResidualMap(trace).figure(3)
     shade, _, outline = figure.data[:3]
     assert "outline: block · hatched: margin" in figure.layout.title.text
     assert shade.fill == "toself" and shade.fillpattern.shape and outline.mode == shade.mode == "lines"
@@ -140,14 +140,14 @@ def test_compact_blocks_are_outlined_and_their_margins_are_hatched(traces, name)
         np.testing.assert_allclose(reached, (rows @ directions).max(axis=0), rtol=1e-5, atol=1e-6)
     # with the opposite orientation: a hole
     np.testing.assert_array_equal(shade.x[-len(outline.x) :], outline.x[::-1])
-    assert all(len(plots.residual_map(trace, 0).data[k].x) < 2 for k in (0, 2))
+    assert all(len(plots.ResidualMap(trace).figure(0).data[k].x) < 2 for k in (0, 2))
 
 
 def test_without_a_margin_nothing_is_hatched():
     trace = solved(
         inputs(200, 2), apviz.AlternatingProjection(block_size=40, rule="cyclic", partition="kd-tree", max_epochs=1)
     )
-    figure = plots.residual_map(trace, 2)
+    figure = plots.ResidualMap(trace).figure(2)
     assert np.isnan(figure.data[0].x).all() and "margin" not in figure.layout.title.text
 
 
@@ -155,28 +155,28 @@ def test_scattered_blocks_are_ringed_not_outlined(traces):
     trace = solved(
         inputs(200, 2), apviz.AlternatingProjection(block_size=40, rule="cyclic", partition="shuffled", max_epochs=1)
     )
-    assert "rings: block" in plots.residual_map(trace, 2).layout.title.text
-    assert "rings: block · yellow halo: margin" in plots.residual_map(traces["many"], 2).layout.title.text
+    assert "rings: block" in plots.ResidualMap(trace).figure(2).layout.title.text
+    assert "rings: block · yellow halo: margin" in plots.ResidualMap(traces["many"]).figure(2).layout.title.text
 
 
 def test_one_input_is_drawn_against_the_residual_two_directly_more_by_principal_axes(traces):
-    line = plots.residual_map(traces["line"], 2)
+    line = plots.ResidualMap(traces["line"]).figure(2)
     np.testing.assert_allclose(line.data[1].y, traces["line"]["snapshot"]["residual"][2], atol=1e-3)
     assert line.layout.yaxis.title.text == "residual r"
-    plane = plots.residual_map(traces["plane"], 2).data[1]
+    plane = plots.ResidualMap(traces["plane"]).figure(2).data[1]
     np.testing.assert_allclose(np.stack([plane.x, plane.y], 1), traces["plane"]["rows"]["coordinates"], rtol=1e-6)
-    many = plots.residual_map(traces["many"], 2)
+    many = plots.ResidualMap(traces["many"]).figure(2)
     np.testing.assert_allclose(
         many.data[1].x, geometry.principal_plane(traces["many"])["position"][:, 0], rtol=1e-5, atol=1e-6
     )
     assert "of variance" in many.layout.xaxis.title.text
-    assert plots.residual_map(traces["grid"], 2).data[0].type == "heatmap"
+    assert plots.ResidualMap(traces["grid"]).figure(2).data[0].type == "heatmap"
 
 
 def test_for_many_rows_a_sample_of_every_block_is_drawn_with_a_note(traces, monkeypatch):
     monkeypatch.setattr(MODULE, "DRAWN_ROWS", 50)
     trace = traces["many"]
-    figure = plots.residual_map(trace, 1)
+    figure = plots.ResidualMap(trace).figure(1)
     assert "50 of 200 rows drawn, evenly from all blocks" in figure.layout.title.text
     assert len(figure.data[1].x) == 50
     drawn = np.bincount(np.asarray(figure.data[1].text, dtype=int), minlength=7)
@@ -186,7 +186,7 @@ def test_for_many_rows_a_sample_of_every_block_is_drawn_with_a_note(traces, monk
 def test_the_function_after_the_update_fits_its_block_and_the_previous_one_is_drawn_behind(traces):
     trace = traces["line"]
     found = geometry.functions(trace)["value"].values
-    figure = plots.fitted_function(trace, 3)
+    figure = plots.FittedFunction(trace).figure(3)
     margin, targets, owned, before, now = figure.data
     np.testing.assert_allclose(now.y, found[3], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(before.y, found[2], rtol=1e-5, atol=1e-6)
@@ -204,16 +204,16 @@ def test_the_axes_of_an_animation_are_constant(traces):
         figure = film.figure(film.updates[1])
         if figure.layout.yaxis.range is not None:
             assert figure.layout.yaxis.range == film.figure(film.updates[-1]).layout.yaxis.range
-    assert plots.fitted_function(traces["line"], 1).layout.yaxis.range is not None
+    assert plots.FittedFunction(traces["line"]).figure(1).layout.yaxis.range is not None
 
 
 @pytest.mark.parametrize("theme", THEMES)
 def test_both_themes_state_run_update_and_outcome_without_webgl(traces, theme):
     for name, trace in traces.items():
-        for plot in FIGURES:
-            if plot is plots.fitted_function and trace.attrs["d"] != 1:
+        for film in FILMS:
+            if film is plots.FittedFunction and trace.attrs["d"] != 1:
                 continue
-            figure = plot(trace, 2, theme=theme)
+            figure = film(trace, theme=theme).figure(2)
             json.loads(figure.to_json(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
             assert figure.layout.template.layout.paper_bgcolor == THEMES[theme].paper
             assert {each.type for each in figure.data} <= {"heatmap", "scatter"}
@@ -226,23 +226,23 @@ def test_both_themes_state_run_update_and_outcome_without_webgl(traces, theme):
 
 
 def test_the_colour_bar_states_the_right_hand_side(traces):
-    assert "residual r₁" in plots.residual_map(traces["plane"], 1).layout.coloraxis.colorbar.title.text
+    assert "residual r₁" in plots.ResidualMap(traces["plane"]).figure(1).layout.coloraxis.colorbar.title.text
 
 
 def test_an_unfinished_run_is_marked(traces):
     tree = traces["line"].tree.copy(deep=True)
     tree.attrs.update(status="interrupted")
     del tree.attrs["stop_reason"]
-    for plot in FIGURES:
-        assert "Unfinished" in plot(apviz.Trace(tree), 1).layout.title.text.replace("<br>", " ")
+    for film in FILMS:
+        assert "Unfinished" in film(apviz.Trace(tree)).figure(1).layout.title.text.replace("<br>", " ")
 
 
-@pytest.mark.parametrize("plot", FIGURES)
-def test_errors_list_what_is_recorded_and_how_to_record_more(plot, traces):
+@pytest.mark.parametrize("film", FILMS)
+def test_errors_list_what_is_recorded_and_how_to_record_more(film, traces):
     with pytest.raises(ValueError, match=r"was not recorded, or is not finite; there are 6 updates from 0 to 5"):
-        plot(traces["line"], 77)
+        film(traces["line"]).figure(77)
     with pytest.raises(ValueError, match=r"light, dark, got 'blue'"):
-        plot(traces["line"], 1, theme="blue")
+        film(traces["line"], theme="blue")
     bare = solved(inputs(40, 1), apviz.Cholesky(), snapshots=())
-    with pytest.raises(ValueError, match=rf"{plot.__name__} needs the groups rows and snapshot.*no snapshot"):
-        plot(bare, 0)
+    with pytest.raises(ValueError, match=rf"{film.__name__} needs the groups rows and snapshot.*no snapshot"):
+        film(bare)

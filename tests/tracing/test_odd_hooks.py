@@ -36,8 +36,8 @@ def test_figures_and_diagnoses_reject_objects_that_are_not_traces(trace, odd):
             draw(odd)
     for draw in (
         plots.residual_image,
-        lambda given: plots.residual_map(given, 1),
-        lambda given: plots.fitted_function(given, 1),
+        plots.ResidualMap,
+        plots.FittedFunction,
     ):
         with pytest.raises(TypeError, match="trace must be an apviz.Trace"):
             draw(odd)

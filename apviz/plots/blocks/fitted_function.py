@@ -47,7 +47,7 @@ class FittedFunction:
 
     def __init__(self, trace: Trace, *, theme: ThemeName = "light") -> None:
         self._trace, self._theme = trace, theme_named(theme)
-        require_snapshots(trace, "fitted_function")
+        require_snapshots(trace, "FittedFunction")
         found = geometry.functions(trace)
         values = found["value"].values
         finite = np.isfinite(values).all(axis=1)
@@ -137,23 +137,3 @@ class FittedFunction:
         low, high = min(low, float(values.min())), max(high, float(values.max()))
         low, high = max(low, float(self._target.min()) - room), min(high, float(self._target.max()) + room)
         return low - 0.05 * room, high + 0.05 * room
-
-
-def fitted_function(trace: Trace, update: int, *, theme: ThemeName = "light") -> go.Figure:
-    """Draw the function s⁽ʲ⁾ after update j = `update` of a run with one input; see `FittedFunction`.
-
-    Raises:
-        ValueError: An update that was not recorded; not one input; no weights; an unknown theme.
-
-    Examples:
-        >>> import apviz, torch
-        >>> x = torch.linspace(0, 1, 100)[:, None]
-        >>> b = torch.sin(9 * x[:, 0])
-        >>> system = apviz.KernelSystem(x, b, apviz.Matern52(lengthscale=0.2), noise=0.05, device="cpu")
-        >>> recorder = apviz.Recorder(rows=True, snapshots=range(4), weights=True)
-        >>> _ = apviz.solve(system, apviz.AlternatingProjection(block_size=25), hooks=[recorder])
-        >>> figure = apviz.plots.fitted_function(recorder.trace, 2)
-        >>> [trace.name for trace in figure.data if trace.mode == "lines"]
-        ['s before the update', 's after the update']
-    """
-    return FittedFunction(trace, theme=theme).figure(update)

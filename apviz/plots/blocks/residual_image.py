@@ -108,7 +108,7 @@ def _require_pictures(trace: Trace) -> None:
     if trace.attrs["d"] != 2:
         raise ValueError(
             f"residual_image draws systems with d = 2 inputs, such as the photograph 'china'; this trace of "
-            f"{trace.method_name} has d = {trace.attrs['d']}. Draw it with apviz.plots.residual_map or block_norms"
+            f"{trace.method_name} has d = {trace.attrs['d']}. Draw it with apviz.plots.ResidualMap or block_norms"
         )
     require_snapshots(trace, "residual_image")
 

@@ -78,7 +78,7 @@ class ResidualMap:
         self, trace: Trace, *, compared_with: Trace | Sequence[Trace] = (), theme: ThemeName = "light"
     ) -> None:
         self._trace, self._theme = trace, theme_named(theme)
-        require_snapshots(trace, "residual_map")
+        require_snapshots(trace, "ResidualMap")
         snapshots, self._notes = drawable(trace)
         self.updates: list[int] = snapshots["update"].values.tolist()
         self._scale = quantized(snapshots["residual"].values, compared_with)
@@ -202,29 +202,3 @@ class ResidualMap:
         figure.update_yaxes(title_text=self._axes[1], showgrid=False)
         if self._y is None:
             figure.update_yaxes(range=(-self._top(), self._top()), zeroline=True, zerolinecolor=self._theme.muted)
-
-
-def residual_map(
-    trace: Trace, update: int, *, compared_with: Trace | Sequence[Trace] = (), theme: ThemeName = "light"
-) -> go.Figure:
-    """Draw the residual of the first right-hand side after one recorded update; see `ResidualMap`.
-
-    Args:
-        compared_with: Traces whose maps are compared with this one; the colour scale covers their residuals too.
-
-    Raises:
-        ValueError: An update that was not recorded; no rows or no snapshots; an unknown theme.
-
-    Examples:
-        >>> import apviz, torch
-        >>> side = torch.linspace(-1, 1, 8)
-        >>> x = torch.cartesian_prod(side, side)
-        >>> b = torch.sin(4 * x.sum(1))
-        >>> system = apviz.KernelSystem(x, b, apviz.Matern52(lengthscale=0.3), noise=0.05, device="cpu")
-        >>> recorder = apviz.Recorder(rows=True, snapshots=range(4))
-        >>> _ = apviz.solve(system, apviz.AlternatingProjection(block_size=16), hooks=[recorder])
-        >>> figure = apviz.plots.residual_map(recorder.trace, 2)
-        >>> figure.data[0].type, len(figure.data[0].z)
-        ('heatmap', 64)
-    """
-    return ResidualMap(trace, compared_with=compared_with, theme=theme).figure(update)
