@@ -12,7 +12,7 @@ from apviz.gp.prediction.lanczos import LanczosInverse
 from apviz.gp.prediction.pathwise import PosteriorSamples
 from apviz.gp.prediction.posterior import Posterior
 from apviz.gp.prediction.prediction_accuracy import PredictionAccuracy
-from apviz.gp.prediction.variances import Prediction, VarianceSolve
+from apviz.gp.prediction.variances import VarianceSolve
 from apviz.gp.scaling import Scaling
 from apviz.gp.training.gradient import Gradient, marginal_likelihood_gradient
 from apviz.gp.training.log_determinant import lanczos_log_determinant
@@ -22,7 +22,7 @@ from apviz.gp.training.training import Training, TrainingError
 
 __all__ = [
     "PAPER_SOLVER", "EmpiricalVariogram", "Gradient", "Kriging", "LanczosInverse", "Posterior", "PosteriorSamples",
-    "Prediction", "PredictionAccuracy", "Probes", "Scaling", "Step", "Training", "TrainingError", "TrainingHook",
+    "PredictionAccuracy", "Probes", "Scaling", "Step", "Training", "TrainingError", "TrainingHook",
     "TrainingProgress", "TrainingSettings", "VarianceSolve", "Variogram", "empirical_variogram", "isotropic_kernel",
     "lanczos_log_determinant", "marginal_likelihood_gradient", "negative_log_likelihood", "rademacher", "rmse",
 ]  # fmt: skip

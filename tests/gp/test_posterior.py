@@ -304,11 +304,9 @@ def test_chunks_give_what_the_whole_gives(method, operator):
     assert torch.allclose(whole.mean(p.z), chunked.mean(p.z), rtol=1e-12)
     expected = whole.variance(p.z, method, 30)
     assert torch.allclose(expected, chunked.variance(p.z, method, 30), atol=1e-9)
-    parts = list(chunked.predict(p.z, method, 30, include_noise=True))
-    assert len(parts) == 15 and parts[0].rows.start == 0 and parts[-1].rows.stop == 101
-    assert torch.allclose(torch.cat([part.mean for part in parts]), whole.mean(p.z), rtol=1e-12)
-    assert torch.allclose(torch.cat([part.variance for part in parts]), expected + p.h.noise, atol=1e-9)
-    assert all((part.solve is None) == (method == "lanczos") for part in parts)
+    mean, variance = chunked.mean_and_variance(p.z, method, 30, include_noise=True)
+    assert torch.allclose(mean, whole.mean(p.z), rtol=1e-12)
+    assert torch.allclose(variance, expected + p.h.noise, atol=1e-9)
 
 
 def test_a_test_set_on_disk_is_read_in_chunks(tmp_path):
@@ -319,9 +317,9 @@ def test_a_test_set_on_disk_is_read_in_chunks(tmp_path):
     on_disk = np.memmap(tmp_path / "z.bin", np.float64, "r", shape=p.z.shape)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        parts = list(posterior(p, batch_size=20).predict(on_disk))
-    np.testing.assert_allclose(torch.cat([part.mean for part in parts]), p.mean, atol=1e-8)
-    np.testing.assert_allclose(torch.cat([part.variance for part in parts]), p.variance, atol=1e-8)
+        mean, variance = posterior(p, batch_size=20).mean_and_variance(on_disk)
+    np.testing.assert_allclose(mean, p.mean, atol=1e-8)
+    np.testing.assert_allclose(variance, p.variance, atol=1e-8)
 
 
 def test_the_width_of_a_batch_follows_the_free_memory(monkeypatch):
@@ -418,12 +416,11 @@ def with_nan(values, *positions):
             lambda f, z: f.variance(with_nan(z, (3, 1), (5, 1))),
             "x_star has 2 NaN or infinite values in column 1 (in torch.float64)",
         ),
-        (lambda f, z: f.predict(with_nan(z, (3, 0))), "x_star has 1 NaN or infinite values in column 0"),
+        (lambda f, z: f.mean_and_variance(with_nan(z, (3, 0))), "x_star has 1 NaN or infinite values in column 0"),
         (lambda f, z: f.mean(1e12 * z), "x_star spans"),
         (lambda f, z: f.variance(z, "exact"), "method must be one of solves, lanczos, neighbours, auto, got 'exact'"),
-        (lambda f, z: f.predict(z, "exact"), "method must be one of solves, lanczos, neighbours, auto, got 'exact'"),
         (lambda f, z: f.variance(z, "lanczos", 0), "rank must be a whole number, at least 1, got 0"),
-        (lambda f, z: f.predict(z, "lanczos", 2.5), "rank must be a whole number, at least 1, got 2.5"),
+        (lambda f, z: f.variance(z, "lanczos", 2.5), "rank must be a whole number, at least 1, got 2.5"),
         (lambda f, z: f.variance_by_rank(z, [3, 0]), "each of ranks must be a whole number, at least 1, got 0"),
         (lambda f, z: f.variance_by_rank(z, []), "ranks must be at least one rank, got []"),
     ],

@@ -37,14 +37,8 @@ class MeanProducts:
         """Return the points of a chunk, out of this number, where it would usually be `usual`."""
         return CHUNK if self._wanted(points) and self._series() is not None else usual
 
-    def product(self, z: Tensor, weights: Tensor, columns: Tensor | None = None) -> Tensor:
-        """Compute k(z, X) weights: z (m, d), weights (n,) or those of several functions (n, p), to (m,) or (m, p).
-
-        Args:
-            columns: k(X, z) if it is known, (n, m).
-        """
-        if columns is not None:
-            return columns.T @ weights
+    def product(self, z: Tensor, weights: Tensor) -> Tensor:
+        """Compute k(z, X) weights: z (m, d), weights (n,) or those of several functions (n, p), to (m,) or (m, p)."""
         columns = weights if weights.ndim == 2 else weights[:, None]
         return self._products(z, columns, len(z)).reshape(len(z), *weights.shape[1:])
 

@@ -1,4 +1,4 @@
-"""Prediction in chunks of test points: the posterior mean by any solver, its variance by solves or by Lanczos."""
+"""Prediction at test points: the posterior mean by any solver, its variance by solves or by Lanczos."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from apviz.gp.prediction.pathwise import FEATURES, PosteriorSamples, PriorBy
 from apviz.gp.prediction.points import FEWER_AT_ONCE, Points
 from apviz.gp.prediction.prediction_accuracy import PointErrors, PredictionAccuracy, how_known
 from apviz.gp.prediction.variance_methods import Asked, Known, Method, VarianceMethods
-from apviz.gp.prediction.variances import Prediction, VarianceSolve
+from apviz.gp.prediction.variances import VarianceSolve
 from apviz.hyperparameters import Hyperparameters
 from apviz.memory import explained
 from apviz.operators import Operator
@@ -291,24 +291,6 @@ class Posterior:
             found = [self._methods.by_ranks(chunk, ranks) for _, chunk in self.chunks(x_star)]
             out: Tensor = torch.cat([self.weights.new_empty(0, len(ranks)), *found])
         return out + self.hyperparameters.noise if include_noise else out
-
-    def predict(
-        self, x_star: Any, method: Method = "solves", rank: int = PAPER_LANCZOS_RANK, *, include_noise: bool = False,
-        hooks: Iterable[Hook] = (),
-    ) -> Iterator[Prediction]:  # fmt: skip
-        """Predict mean and variance chunk by chunk, for test sets larger than memory. Arguments as in `variance`.
-
-        `x_star` may be any object that can be sliced by rows, such as a `numpy.memmap`. All of it is read once to
-        check it before any work.
-        """
-        asked, mean = self._asked(x_star, hooks, rank, include_noise), self.hyperparameters.mean
-        return (
-            Prediction(
-                each.rows, self._means.product(each.points, self.weights, each.columns) + mean,
-                each.variance + asked.known.noise, each.solve,
-            )
-            for each in self._methods.batches(method, asked)
-        )  # fmt: skip
 
     def accuracy(
         self, x_star: Any, count: int | None = None, *, seed: int = 0, hooks: Iterable[Hook] = ()

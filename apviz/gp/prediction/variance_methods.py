@@ -139,7 +139,7 @@ class VarianceMethods:
     def _lanczos(self, asked: Asked) -> Iterator[Batch]:
         require_whole("rank", asked.rank, 1)
         return (
-            Batch(rows, chunk, self.by_ranks(chunk, [asked.rank])[:, 0], None)
+            Batch(rows, chunk, self.by_ranks(chunk, [asked.rank])[:, 0])
             for rows, chunk in asked.points.chunks(self.chunk())
         )
 
@@ -173,7 +173,7 @@ class VarianceMethods:
                 "longer and is more accurate",
                 stacklevel=4,
             )
-        return (Batch(rows, chunk, variance[rows], None) for rows, chunk in points.chunks(self.chunk()))
+        return (Batch(rows, chunk, variance[rows]) for rows, chunk in points.chunks(self.chunk()))
 
     def inverse_diagonal(self, rows: Tensor, hooks: list[Hook]) -> Tensor:
         """Return the diagonal entries of K⁻¹ in some rows, (m,) indices to (m,): never too large, up to rounding.

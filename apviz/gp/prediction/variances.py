@@ -87,31 +87,13 @@ class Batch(NamedTuple):
         rows: rows of the test inputs.
         points: their inputs, (c, d).
         variance: (c,) float64.
-        solve: record of the solve; None for Lanczos.
         columns: k(X, x*), (n, c) float64, if the variances left it unchanged, for the means; else None.
     """
 
     rows: slice
     points: Tensor
     variance: Tensor
-    solve: VarianceSolve | None
     columns: Tensor | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Prediction:
-    """Predictions for one chunk of test points.
-
-    Args:
-        rows: rows of the test inputs.
-        mean, variance: (c,) float64, on the system's device.
-        solve: record of the solve for this variance; None for Lanczos.
-    """
-
-    rows: slice
-    mean: Tensor
-    variance: Tensor
-    solve: VarianceSolve | None
 
 
 class Variances:
@@ -205,7 +187,7 @@ class Variances:
             done.append(solved)
             if keep:
                 keep[0][:, rows], keep[1][:, rows] = w, c_and_r
-            yield Batch(rows, chunk, variance, solved)
+            yield Batch(rows, chunk, variance)
 
     def errors(self, chunk: Tensor, rows: slice, hooks: list[Hook], mean: MeanResidual) -> PointErrors:
         """Return the errors at test inputs (c, d) of a mean with this residual, and of these variances."""
@@ -323,7 +305,7 @@ class Variances:
                     len(chunk) / self.system.n, time.perf_counter() - start, excess, errors,
                 )  # fmt: skip
                 done.append(solved)
-                return Batch(rows, chunk, variance, solved, c)
+                return Batch(rows, chunk, variance, c)
         return None
 
     def _products_for(self, solution: Solution) -> CountingOperator:
