@@ -159,24 +159,6 @@ def as_two(row: DistinctRows) -> DistinctRows:
     return DistinctRows(x, y, halved, counts / 2, spread / 2, (log_weights + weights.log()) / 2 - halved.log())
 
 
-def weights_of_all(found: Tensor, groups: Tensor, y: Tensor, noise: float, weights: Tensor | None = None) -> Tensor:
-    """Return K⁻¹y of all rows, (n,) or (n, p), from that of the merged rows.
-
-    Both give the same posterior mean f̂ at the inputs. As K⁻¹y = (yᵢ − f̂)wᵢ/σ², and (ȳ − f̂)W/σ² for merged rows, row i
-    has wᵢ(yᵢ − ȳ)/σ² + (wᵢ/W) · its group's.
-
-    Args:
-        found: (m,) or (m, p), K⁻¹ȳ of the merged rows.
-        groups: (n,) from `groups_of`.
-        y: (n,) or (n, p), all targets; with weights (n,), as in `merged`.
-    """
-    rows = merged(torch.zeros(len(y), 1), y, weights, groups)
-    w = torch.ones(len(y), dtype=torch.float64) if weights is None else weights.cpu().double()
-    shape = (-1, *[1] * (y.ndim - 1))
-    each, share = w.reshape(shape), (w / rows.weights[groups]).reshape(shape)
-    return each * (y.cpu().double() - rows.y[groups]) / noise + share * found.cpu().double()[groups]
-
-
 def groups_of(x: Tensor) -> Tensor:
     """Return the group of each row to merge, (n,) int64: of equal rows, as numbered by `equal_rows`.
 
