@@ -39,7 +39,7 @@ def residuals(
 def main() -> None:
     sgemm = system()
     sgemm.operator.prepare()
-    published = apviz.datasets.published_residuals("sgemm", step=49)[:EPOCHS]
+    published = apviz.datasets.published_hyperparameters("sgemm", step=49).residual_trace[:EPOCHS]
     results: dict[str, object] = {"n": sgemm.n, "block size": BLOCK_SIZE, "published": list(published)}
     for schedule in SCHEDULES:
         recorder = apviz.Recorder(comparison.lock_free_path(RESULTS / "traces", f"sgemm {schedule}"))

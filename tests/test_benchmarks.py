@@ -58,7 +58,7 @@ def test_the_published_trace_follows_its_hyperparameters():
     """Hyperparameters of a record are those after its step, residuals those before: step 48 belongs to step 49."""
     published = apviz.datasets.published_hyperparameters("sgemm", step=48)
     assert published.hyperparameters.noise == pytest.approx(0.0065478129)
-    assert apviz.datasets.published_residuals("sgemm", step=49)[0] == pytest.approx(0.9364203)
+    assert apviz.datasets.published_hyperparameters("sgemm", step=49).residual_trace[0] == pytest.approx(0.9364203)
 
 
 @needs_data

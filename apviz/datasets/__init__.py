@@ -7,7 +7,6 @@ from apviz.datasets.preprocessing import Dataset, train_size
 from apviz.datasets.published import (
     PublishedRun,
     published_hyperparameters,
-    published_residuals,
     published_training,
 )
 from apviz.datasets.sphere import points_on_sphere
@@ -18,5 +17,5 @@ from apviz.hyperparameters import Hyperparameters
 __all__ = [
     "Card", "CardError", "Dataset", "DatasetUnavailable", "DownloadError", "Entry", "Hyperparameters", "PublishedRun",
     "Table", "card", "cards", "fetch", "inspect_table", "is_here", "load", "load_table", "points_on_sphere",
-    "published_hyperparameters", "published_residuals", "published_training", "registry", "require_here", "train_size",
+    "published_hyperparameters", "published_training", "registry", "require_here", "train_size",
 ]  # fmt: skip

@@ -61,13 +61,6 @@ class Card:
     target_column: str | int | None = None
     in_paper: bool = False
 
-    @property
-    def checked_by(self) -> str:
-        """How a downloaded copy is verified, in one sentence."""
-        if self.sha256:
-            return f"SHA-256 {self.sha256}"
-        return f"no official checksum is known; checked by its size after loading (n = {self.n:,}, d = {self.d})"
-
 
 def folder() -> Path:
     """Return the folder of the cards: in the installed package, or `data/` of a checkout; CardError without either."""

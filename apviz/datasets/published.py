@@ -22,8 +22,7 @@ class PublishedRun:
 
     Attributes:
         residual_trace: relative residual, averaged over 16 right-hand sides, after each epoch (altproj) or iteration
-            (cg), at the hyperparameters of step − 1. `published_residuals(..., step=step + 1)` has those at the
-            hyperparameters given here.
+            (cg), at the hyperparameters of step − 1; the next record has those at the hyperparameters given here.
         method: altproj or cg.
     """
 
@@ -73,17 +72,6 @@ def published_training(
     """
     steps = _steps(name, kernel, method, seed)
     return tuple(_run(steps[step]) for step in sorted(steps))
-
-
-def published_residuals(
-    name: str, *, kernel: str = "matern52", method: str = "altproj", seed: int = 0, step: int = 49
-) -> tuple[float, ...]:
-    """Return the mean residuals of a step's published solve, at the hyperparameters of step − 1 (default 48).
-
-    Raises:
-        DatasetUnavailable, ValueError: as `published_hyperparameters`.
-    """
-    return published_hyperparameters(name, kernel=kernel, method=method, seed=seed, step=step).residual_trace
 
 
 def _steps(name: str, kernel: str, method: str, seed: int) -> dict[int, dict[str, Any]]:

@@ -354,7 +354,7 @@ def recipes() -> tuple[Recipe, ...]:
                 _of(getattr(datasets, name)),
                 ("published", "name"),
             )
-            for name in ("published_hyperparameters", "published_residuals", "published_training")
+            for name in ("published_hyperparameters", "published_training")
         ),
         *(
             Recipe(
