@@ -14,7 +14,6 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from apviz.kernels import Gradients, Kernel
@@ -40,8 +39,6 @@ FEW_ENTRIES = 5_000_000
 TRANSFORMS_SHARE = 2.5
 #: other hyperparameters, with which features are compared: the kernel's times the first, plus the second
 MOVED = (1.1, 0.01)
-
-Array = NDArray[np.float64]
 
 
 class FourierOperator(TiledOperator):
@@ -299,10 +296,9 @@ class FourierOperator(TiledOperator):
             share = np.divide(stretched, squares, out=np.zeros_like(squares), where=squares > 0)
             features.append(torch.from_numpy(weight * share * product.x))
             values.append(2.0 * value)
-            shapes.append(2.0 * weight * self._bilinear_in_shape(part, left, right))
-        weights = torch.tensor([values[part] for (part,) in self._lowered.terms], dtype=torch.float64)
-        shape = torch.tensor(shapes, dtype=torch.float64)
-        return Gradients(torch.cat(features, 1), shape, weights, torch.zeros(0, dtype=torch.float64))
+            changed = self._in_shape(part)
+            shapes.append(2.0 * weight * float(changed.bilinear(left, right, stretched=False)[0]) if changed else 0.0)
+        return self._joined(features, shapes, values)
 
     def _gradients(self, rows: Tensor, columns: Tensor, a: Tensor, b: Tensor) -> Gradients:
         """Differentiate Σᵢⱼ (aᵢᵀbⱼ) k(rowsᵢ, columnsⱼ) by the series, if X is on both sides; otherwise by tiles."""
@@ -312,18 +308,19 @@ class FourierOperator(TiledOperator):
         features, shapes, values = [], [], []
         for part in self._parts:
             weight = float(self._lowered.weights[self._lowered.terms.index((part.part,))])
-            found = self._unweighted_gradients(part, left, right)
+            product, size = self._of_part(part)
+            found = product.gradients(left, right) / size
             features.append(torch.from_numpy(np.ascontiguousarray(weight * found[:, 1:])))
             values.append(found[:, 0].sum())
-            shapes.append(weight * self._in_shape(part, left, right))
+            changed = self._in_shape(part)
+            shapes.append(weight * float((left * changed.matmul(right)).sum(dtype=np.float64)) if changed else 0.0)
+        return self._joined(features, shapes, values)
+
+    def _joined(self, features: list[Tensor], shapes: list[float], values: list[float]) -> Gradients:
+        """Put the derivatives of the parts together; `values` are those in their weights."""
         weights = torch.tensor([values[part] for (part,) in self._lowered.terms], dtype=torch.float64)
         shape = torch.tensor(shapes, dtype=torch.float64)
         return Gradients(torch.cat(features, 1), shape, weights, torch.zeros(0, dtype=torch.float64))
-
-    def _unweighted_gradients(self, part: Metric, a: Array, b: Array) -> Array:
-        """Compute Σⱼ (aᵢᵀbⱼ) f(rᵢⱼ) and its gradient for one part of the kernel, without its weight."""
-        product, size = self._of_part(part)
-        return product.gradients(a, b) / size
 
     def _of_part(self, part: Metric) -> tuple[RadialProduct, float]:
         """Return products with a multiple of one part of the kernel without its weight, and that multiple."""
@@ -336,19 +333,11 @@ class FourierOperator(TiledOperator):
             self._slopes[metric] = self._made(metric)
         return self._slopes[metric]
 
-    def _in_shape(self, part: Metric, a: Array, b: Array) -> float:
-        """Compute Σᵢⱼ (aᵢᵀbⱼ) ∂f/∂α, 0 if the function has no parameter."""
+    def _in_shape(self, part: Metric) -> RadialProduct | None:
+        """Return products with ∂f/∂α; None if the function has no parameter."""
         if not part.radial.functions[0].shape:
-            return 0.0
-        changed = self._made_once(Metric(part.radial.derivative_in_shape(), part.part))
-        return float((a * changed.matmul(b)).sum(dtype=np.float64))
-
-    def _bilinear_in_shape(self, part: Metric, a: Array, b: Array) -> float:
-        """Compute the same by a sum over frequencies."""
-        if not part.radial.functions[0].shape:
-            return 0.0
-        changed = self._made_once(Metric(part.radial.derivative_in_shape(), part.part))
-        return float(changed.bilinear(a, b, stretched=False)[0])
+            return None
+        return self._made_once(Metric(part.radial.derivative_in_shape(), part.part))
 
 
 def with_fourier_products(
