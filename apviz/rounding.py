@@ -35,11 +35,6 @@ def merged_rows(raw: Array, exact: Array, rounded: NDArray[Any]) -> list[str]:
     return [f"of {before:,} different rows of inputs {left:,} are left in {rounded.dtype}{hint}"]
 
 
-def copies(rows: Array) -> int:
-    """Count the rows of (n, d) that duplicate an earlier row."""
-    return len(rows) - _different(rows)
-
-
 def lost(names: tuple[str, ...], raw: Array, rounded: NDArray[Any]) -> list[str]:
     """Report each column of (n, d) that keeps less than half of its different values."""
     found = []

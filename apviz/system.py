@@ -127,12 +127,12 @@ class KernelSystem:
             found.update(values.float().cpu().numpy().tobytes())
         return found.hexdigest()[:16]
 
-    def with_right_hand_sides(self, b: Any, *, dataset: str | None = None, seed: int | None = None) -> KernelSystem:
-        """Return the system of the same K with other right-hand sides; dataset None keeps this system's name."""
+    def with_right_hand_sides(self, b: Any, *, seed: int | None = None) -> KernelSystem:
+        """Return the system of the same K with other right-hand sides."""
         s = self
         return KernelSystem(
             s.x, b, s.kernel, noise=s.operator.noise_of(), operator=s.operator, dtype=s.dtype, device=s.device,
-            dataset=s.dataset if dataset is None else dataset, seed=seed, preparation=s.preparation,
+            dataset=s.dataset, seed=seed, preparation=s.preparation,
             merged_rows=s.merged_rows,
         )  # fmt: skip
 

@@ -155,11 +155,6 @@ def conjugate_gradient_bounds(traces: Iterable[Trace]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["tol", "kappa", "iterations"])
 
 
-def fastest(traces: Iterable[Trace]) -> Trace | None:
-    """Return the converged run that took the fewest seconds, set-up included; None if none converged."""
-    return min((trace for trace in traces if trace.converged), key=_seconds, default=None)
-
-
 def fastest_over_seeds(traces: Iterable[Trace], over: Over) -> list[Trace]:
     """Return the runs at the value of a setting with the shortest median time over seeds, if all of them converged.
 

@@ -198,7 +198,7 @@ class Solves:
         log_determinant = self._left_out(system, comparing)
         # every step draws its own probes, whose errors average out, unless GPyTorch's setting keeps them
         seed = self.seed if gpytorch_settings.deterministic_probes.on() else (self.seed << 20) + self.calls
-        prepared, probes = None, Probes(system.b[:, :0], system.b[:, :0], "none")
+        prepared, probes = None, Probes(system.b[:, :0], system.b[:, :0])
         if wants_gradient and (given := self._given(system)):
             probes = given
         elif wants_gradient:
@@ -252,7 +252,7 @@ class Solves:
         if len(self.probes) != system.n:
             raise ValueError(f"probes has {len(self.probes)} rows, the model has {system.n} training points")
         z = self.probes.detach().to(system.x)
-        return Probes(z, z, "given")
+        return Probes(z, z)
 
 
 def _inv_quad(system: KernelSystem, w: Tensor) -> Tensor:

@@ -29,7 +29,6 @@ NOISE: Final = 0.05
 STRIDES: Final = {height * width: stride for stride in (20, 16, 14, 12, 11) for height, width in [grid_shape(stride)]}
 #: Stride of a finer picture, every fourth row and column, and its number of middle columns: 13,696 pixels.
 _FINE_STRIDE, _FINE_COLUMNS = 4, 128
-PARTITIONS: Final = ("sequential", "kd-tree", "principal-axis-tree")
 
 
 @cache

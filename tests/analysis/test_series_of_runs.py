@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import apviz
-from apviz.analysis.sweeps import factor_bytes, fastest, same_system, series, slowest, sweep_table
+from apviz.analysis.sweeps import factor_bytes, same_system, series, slowest, sweep_table
 from apviz.solvers import Precision
 
 
@@ -51,13 +51,6 @@ def test_a_series_over_the_noise_separates_block_sizes(runs):
 
 def test_another_tolerance_is_another_series(runs):
     assert len(series([runs["30"], runs["cut"]], "block_size")) == 2
-
-
-def test_the_fastest_run_is_the_fastest_converged_one(runs):
-    some = [runs[name] for name in ("30", "100", "cut")]
-    seconds = [float(trace["epoch"]["seconds"][-1]) for trace in some[:2]]
-    assert fastest(some) is some[int(np.argmin(seconds))]
-    assert fastest([runs["cut"]]) is None and fastest([]) is None
 
 
 def test_the_slowest_run_may_be_unconverged(runs):

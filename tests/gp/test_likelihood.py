@@ -90,7 +90,7 @@ def test_with_the_n_scaled_unit_vectors_nothing_is_estimated(monkeypatch):
     x, y = data(40)
     h = apviz.Hyperparameters.of(apviz.Matern32(lengthscale=0.4), NOISE, MEAN)
     exact = exact_marginal_likelihood(x, y, h)
-    identity = apviz.gp.Probes(*[math.sqrt(40) * torch.eye(40, dtype=torch.float64, device=DEVICE)] * 2, "unit vectors")
+    identity = apviz.gp.Probes(*[math.sqrt(40) * torch.eye(40, dtype=torch.float64, device=DEVICE)] * 2)
     monkeypatch.setattr("apviz.gp.training.likelihood.rademacher", lambda *_: identity)
     system = apviz.KernelSystem(x, y - MEAN, h.build_kernel(), noise=NOISE, device=DEVICE)
     found = estimated_marginal_likelihood(system, apviz.Cholesky(), 40, 0)

@@ -26,11 +26,10 @@ PROBE_BYTES = 20
 
 @dataclass(frozen=True, eq=False)
 class Probes:
-    """Probes z: (n, l), their dual P⁻¹z: (n, l), and the name of their law. The dual is None for P = K."""
+    """Probes z: (n, l), and their dual P⁻¹z: (n, l). The dual is None for P = K."""
 
     z: Tensor
     dual: Tensor | None
-    law: str
 
     def dual_of(self, weights: Tensor) -> Tensor:
         """Return P⁻¹z, (n, l), from the weights of targets and probes, (n, l+1)."""
@@ -61,7 +60,7 @@ def rademacher(n: int, count: int, seed: int, like: Tensor) -> Probes:
     require_memory(PROBE_BYTES * float(n) * count, like.device, f"{count:,} probes need", "use fewer")
     z = 2.0 * torch.randint(2, (n, count), generator=torch.Generator().manual_seed(int(seed))) - 1.0
     z = z.to(like)
-    return Probes(z, z, "Rademacher")
+    return Probes(z, z)
 
 
 def pathwise(operator: Operator, count: int, seed: int) -> Probes:
@@ -87,7 +86,7 @@ def pathwise(operator: Operator, count: int, seed: int) -> Probes:
     f = PriorSamples(operator.kernel.random_features(x, FEATURES, seeds[0]), count, seeds[1])(x, operator.x.dtype)
     normal = torch.randn(operator.n, count, dtype=torch.float64, generator=torch.Generator().manual_seed(seeds[2]))
     deviation = torch.as_tensor(operator.noise_of(), dtype=torch.float64).sqrt().reshape(-1, 1)
-    return Probes(f + (deviation.cpu() * normal).to(f), None, "N(0, K) by random features")
+    return Probes(f + (deviation.cpu() * normal).to(f), None)
 
 
 def draw(solver: Solver, operator: Operator, count: int, seed: int) -> tuple[Probes, Prepared | None]:
@@ -102,5 +101,5 @@ def draw(solver: Solver, operator: Operator, count: int, seed: int) -> tuple[Pro
         built = prepared.preconditioner
         assert isinstance(built, LowRankPlusNoise)  # both build one
         z = built.sample(count, torch.Generator().manual_seed(int(seed)))
-        return Probes(z, built(z), "N(0, P)"), prepared
+        return Probes(z, built(z)), prepared
     return rademacher(operator.n, count, seed, operator.x), None
