@@ -81,7 +81,8 @@ def _steps(name: str, kernel: str, method: str, seed: int) -> dict[int, dict[str
     if wanted in runs:
         return runs[wanted]
     offered = sorted(f"kernel={k} method={m} seed={s}" for data, k, m, s in runs if data == wanted[0])
-    names = sorted({_own_name(data) for data, *_ in runs})
+    own = {theirs: ours for ours, theirs in PUBLISHED_NAMES.items()}
+    names = sorted({own.get(data, data) for data, *_ in runs})
     there = f"available for it: {'; '.join(offered)}" if offered else f"available data sets: {', '.join(names)}"
     raise ValueError(f"No published run for {name} kernel={kernel} method={method} seed={seed}; {there}")
 
@@ -92,10 +93,6 @@ def _run(record: dict[str, Any]) -> PublishedRun:
         noise=record["noise"], mean=record["mean"], residual_trace=tuple(record["residual_trace"]),
         method=record["method"], seed=record["seed"], step=record["step"],
     )  # fmt: skip
-
-
-def _own_name(published: str) -> str:
-    return {theirs: ours for ours, theirs in PUBLISHED_NAMES.items()}.get(published, published)
 
 
 def _path() -> Path:

@@ -73,7 +73,7 @@ class Handover:
         epoch = len(self._reached) - 1
         if epoch < 2 or epoch & (epoch - 1) or self.rank < LEAST_RANK or not state.residual > self._stopping.tol:
             return False
-        left = self._work_left()
+        left = SLOWER_LATER * work_left(self._reached[-3], self._reached[-1], self._stopping.tol)
         if left < LEAST_WORK:
             return False
         plan = self._cheapest(left)
@@ -108,10 +108,6 @@ class Handover:
         half = Rehearsal(operator, self._state.r, rank, rows // 2, self._seed)
         grown = growth(needed, half.iterations(rank, tol, most), operator.n / rows)
         return needed * max(UNDERESTIMATED, grown)
-
-    def _work_left(self) -> float:
-        """Return the work to reach the tolerance at the rate of the last two epochs."""
-        return SLOWER_LATER * work_left(self._reached[-3], self._reached[-1], self._stopping.tol)
 
 
 # --- shared with the handover of coloured projections -----------------------------------------------------------------

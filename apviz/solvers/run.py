@@ -299,7 +299,9 @@ class Run:
         elif (made := certifier.at_end_of(self.epoch_number, squared)) is not None:
             found, fresh, squared, self._measured = made
             if self._measured is None:
-                self._base_energy = self._energy_now(fresh)
+                # h(W) = −½tr(Wᵀ(B + R))
+                by_column = self.operator.layout.sum(column_inner(self._state.weights(), self._state.b + fresh))
+                self._base_energy = self._summed(-0.5 * by_column)
                 self._decreases.restart()
         self._rebase(self._measured)
         checked, drift = (found.residual, found.drift) if found is not None else (math.nan, math.nan)
@@ -314,11 +316,6 @@ class Run:
         return StopReason.MAX_EPOCHS if reason is None and is_last else reason
 
     # --- inside ---------------------------------------------------------------------------------------------------
-
-    def _energy_now(self, r: Tensor) -> float:
-        """Return h(W) = −½tr(Wᵀ(B + R)) in the units of the run, for r = B − KW."""
-        by_column = self.operator.layout.sum(column_inner(self._state.weights(), self._state.b + r))
-        return self._summed(-0.5 * by_column)
 
     def _rebase(self, measured: Measured | None) -> None:
         """Replace the sum of decreases by the measured h(W), if there is a measurement."""

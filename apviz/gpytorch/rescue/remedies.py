@@ -46,7 +46,8 @@ class Measured:
     def native(self) -> Solved:
         """Return the results of GPyTorch without changes, measured on first use."""
         if self.before is None:
-            self.before = self._as_it_is(self.truth)
+            # subsampled rows are solved in the way of all rows
+            self.before = solved(self.given, self.truth, self._and(), spectrum=None)
         return self.before
 
     def nothing(self, known: Evidence) -> Diagnosis:
@@ -58,10 +59,6 @@ class Measured:
                 f"{float(end['checked_residual']):.2g}; no measured result suffers.",
             )
         return Diagnosis(Limit.NOTHING, f"{self._figures(native)}{self._of_rows()}", "No change is needed.")
-
-    def _as_it_is(self, truth: Exact) -> Solved:
-        """Measure GPyTorch under the current settings; subsampled rows are solved in the way of all rows."""
-        return solved(self.given, truth, self._and(), spectrum=None)
 
     def first_remedy(self, known: Evidence) -> Diagnosis | None:
         """Return the first change that fixes the results, if any result is off."""

@@ -129,11 +129,8 @@ def _axis(figure: go.Figure, traces: Sequence[Trace], panel: str, row: int) -> N
 
 def step_title(traces: Sequence[Trace]) -> str:
     """Return the title of the axis of steps: an iteration of L-BFGS is not an Adam step."""
-    return "step" if any(_optimiser(trace) != "adam" for trace in traces) else "Adam step"
-
-
-def _optimiser(trace: Trace) -> str:
-    return str(json.loads(trace.attrs["training_settings"]).get("optimiser", "adam"))
+    settings = (json.loads(trace.attrs["training_settings"]) for trace in traces)
+    return "step" if any(each.get("optimiser", "adam") != "adam" for each in settings) else "Adam step"
 
 
 def entry_of(name: str, trace: Trace) -> str:
