@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 import plotly.graph_objects as go
@@ -18,10 +18,7 @@ from plotly.subplots import make_subplots
 
 from apviz.plots._labels import TITLE_WIDTH, settings_labels, wrapped
 from apviz.plots._style import CAPTION_SIZE, TEXT_SIZE, TITLE_SIZE, Theme, template
-from apviz.tracing.trace import traces_in
-
-if TYPE_CHECKING:
-    from apviz.tracing.trace import Trace
+from apviz.tracing.trace import Trace, traces_in
 
 Floats = NDArray[np.float64]
 

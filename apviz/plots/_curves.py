@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import Any, Final, get_args
 
 import numpy as np
 import plotly.graph_objects as go
@@ -35,9 +35,7 @@ from apviz.plots._style import (
     ThemeName,
     looks,
 )
-
-if TYPE_CHECKING:
-    from apviz.tracing.trace import Trace
+from apviz.tracing.trace import Trace
 
 #: Title of the y axis of a residual.
 RESIDUAL: Final = "mean residual ‖r‖/‖b‖"

@@ -7,16 +7,13 @@ import json
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from apviz.analysis.sweeps import settings
 from apviz.kernels import KERNELS
 from apviz.method import Method, distinct_names, indices_of
-from apviz.rkhs import StationaryKernel
-
-if TYPE_CHECKING:
-    from apviz.rkhs import Span
-    from apviz.tracing.trace import Trace
+from apviz.rkhs import Span, StationaryKernel
+from apviz.tracing.trace import Trace
 
 #: Characters of a caption line and of a title line that fit a phone, 390 px wide, between the margins of a page.
 CAPTION_WIDTH: Final = 52

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import xarray as xr
 
 from apviz.plots.models.prediction import prediction
 from apviz.report.rendering import embedded, write_page
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 
 def write_surface_page(predictions: xr.Dataset, path: Path) -> Path:

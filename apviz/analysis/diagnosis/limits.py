@@ -6,10 +6,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from apviz.tracing import Trace
+from apviz.tracing import Trace
 
 
 class Limit(Enum):

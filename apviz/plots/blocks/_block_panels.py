@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import plotly.graph_objects as go
@@ -12,9 +12,7 @@ import plotly.graph_objects as go
 from apviz.plots._axes import Floats, as_traces, horizontal_bar, positive, require_all, stacked
 from apviz.plots._labels import legend_entry, run_names
 from apviz.plots._style import ThemeName, sequential_colors
-
-if TYPE_CHECKING:
-    from apviz.tracing.trace import Trace
+from apviz.tracing.trace import Trace
 
 #: Height in pixels of the name of a panel: up to two lines between the panel and the colour bar.
 PANEL_NAME: Final = 48

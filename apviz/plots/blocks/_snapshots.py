@@ -8,20 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import plotly.graph_objects as go
+import xarray as xr
 from numpy.typing import NDArray
 from plotly.colors import sample_colorscale
 
 from apviz.plots._axes import Floats, horizontal_bar
 from apviz.plots._style import CAPTION_SIZE, Theme
 from apviz.tracing.trace import Trace, require_trace, traces_in
-
-if TYPE_CHECKING:
-    import xarray as xr
-
 
 Integers = NDArray[np.int16]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import plotly.graph_objects as go
@@ -11,9 +11,7 @@ import plotly.graph_objects as go
 from apviz.plots._axes import finish
 from apviz.plots._style import ThemeName, theme_named
 from apviz.plots.blocks._block_panels import add_color_bar, block_axis, block_runs, logarithm, panels
-
-if TYPE_CHECKING:
-    from apviz.tracing.trace import Trace
+from apviz.tracing.trace import Trace
 
 #: Number of cells that a browser handles without delay.
 DRAWN_CELLS: Final = 60_000

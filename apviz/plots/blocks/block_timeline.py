@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import plotly.graph_objects as go
+import xarray as xr
 
 from apviz.plots._axes import Floats, finish
 from apviz.plots._style import NOT_CONVERGED, Theme, ThemeName, theme_named
 from apviz.plots.blocks._block_panels import add_color_bar, block_axis, block_runs, logarithm, panels
 from apviz.plots.blocks._snapshots import marker_size
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from apviz.tracing.trace import Trace
+from apviz.tracing.trace import Trace
 
 #: Number of markers that a browser draws in a third of a second.
 DRAWN_UPDATES: Final = 6_000

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import plotly.graph_objects as go
 
 from apviz.plots._axes import as_traces, finish, log_ticks, name_rows, recorded
 from apviz.plots._labels import legend_entry, run_names
 from apviz.plots._style import BOUND_DASH, Theme, ThemeName, method_color, theme_named
-
-if TYPE_CHECKING:
-    from apviz.tracing.trace import Trace
+from apviz.tracing.trace import Trace
 
 #: Distance of the numbers of a run below its name, where names are 1 apart.
 _BELOW: Final = {"kappa": 0.4, "kappa_prime": 0.65}

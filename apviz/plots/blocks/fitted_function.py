@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import plotly.graph_objects as go
@@ -12,9 +12,7 @@ from apviz.plots._axes import finish
 from apviz.plots._labels import escaped
 from apviz.plots._style import ThemeName, method_color, theme_named, translucent
 from apviz.plots.blocks._snapshots import line_above, place_of, require_snapshots, step
-
-if TYPE_CHECKING:
-    from apviz.tracing.trace import Trace
+from apviz.tracing.trace import Trace
 
 #: Number of data points drawn; more would hide the function.
 DRAWN_POINTS: Final = 3_000

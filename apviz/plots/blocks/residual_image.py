@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import plotly.graph_objects as go
+import xarray as xr
 from numpy.typing import NDArray
 
 from apviz.plots._axes import finish
@@ -25,10 +26,6 @@ from apviz.plots.blocks._snapshots import (
 )
 from apviz.settings import require_whole
 from apviz.tracing.trace import Trace, require_trace
-
-if TYPE_CHECKING:
-    import xarray as xr
-
 
 #: Residuals sent to the browser in all pictures together; each takes two bytes, and three to five in JSON.
 DRAWN_VALUES: Final = 1_000_000

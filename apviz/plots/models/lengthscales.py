@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import plotly.graph_objects as go
@@ -12,9 +12,7 @@ from apviz.plots._axes import finish, log_ticks, positive, stacked
 from apviz.plots._labels import escaped, run_names
 from apviz.plots._style import ThemeName, sequential_colors, theme_named
 from apviz.plots.models.training import entry_of, notes_of, step_title, trainings
-
-if TYPE_CHECKING:
-    from apviz.tracing.trace import Trace
+from apviz.tracing.trace import Trace
 
 #: Number of inputs with a colour and a legend entry: those with the shortest lengthscales at the end.
 SHOWN: Final = 8

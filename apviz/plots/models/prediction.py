@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import plotly.graph_objects as go
+import xarray as xr
 from numpy.typing import ArrayLike
 
 from apviz.plots._axes import finish
 from apviz.plots._labels import escaped
 from apviz.plots._style import CAPTION_SIZE, Theme, ThemeName, theme_named, translucent
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 #: Number of points drawn along one input, as a screen has not many more pixels; and of points that are not on a grid.
 DRAWN: Final = 500

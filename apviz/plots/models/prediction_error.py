@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import plotly.graph_objects as go
@@ -13,9 +12,7 @@ from apviz.plots._curves import Curves, Grid, with_looks
 from apviz.plots._labels import legend_entry
 from apviz.plots._style import ThemeName, theme_named
 from apviz.settings import require_number
-
-if TYPE_CHECKING:
-    from apviz.tracing.trace import Trace
+from apviz.tracing.trace import Trace
 
 
 def prediction_error(

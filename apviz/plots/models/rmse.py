@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import plotly.graph_objects as go
@@ -15,10 +14,7 @@ from apviz.plots._curves import Curves, Grid, with_looks
 from apviz.plots._labels import legend_entry
 from apviz.plots._style import CAPTION_SIZE, SUFFICIENT, ThemeName, theme_named
 from apviz.tracing.schema import EPOCH
-
-if TYPE_CHECKING:
-    from apviz.tracing.trace import Trace
-
+from apviz.tracing.trace import Trace
 
 #: Meaning of a star.
 STAR_LABEL = f"from here on the test RMSE stays within {RMSE_SHARE:.0%} of its last value"

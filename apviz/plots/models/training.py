@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import plotly.graph_objects as go
@@ -16,10 +16,7 @@ from apviz.plots._axes import as_traces, finish, log_ticks, positive, require_al
 from apviz.plots._curves import with_looks
 from apviz.plots._labels import entry_saying, escaped
 from apviz.plots._style import NOT_CONVERGED, ThemeName, theme_named
-from apviz.tracing.trace import common_sign, condition_words, sign_of
-
-if TYPE_CHECKING:
-    from apviz.tracing.trace import Trace
+from apviz.tracing.trace import Trace, common_sign, condition_words, sign_of
 
 #: Number of markers drawn on a curve; hovering works on all its points.
 _MARKERS: Final = 12

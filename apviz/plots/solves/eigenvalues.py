@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import plotly.graph_objects as go
+import xarray as xr
 
 from apviz.plots._axes import add_level, as_traces, finish, log_ticks, positive, recorded
 from apviz.plots._labels import entry_saying, run_names
 from apviz.plots._style import ThemeName, looks, theme_named
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from apviz.tracing.trace import Trace
+from apviz.tracing.trace import Trace
 
 #: Number of markers drawn on a curve, evenly spaced on the log axis.
 _MARKERS: Final = 7

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
+import xarray as xr
 from numpy.typing import ArrayLike
 
 from apviz.analysis import errors as _analysis
@@ -15,11 +16,7 @@ from apviz.plots._axes import Floats, X, as_traces, positive
 from apviz.plots._curves import Curves, Grid, with_looks
 from apviz.plots._labels import escaped, legend_entry, run_names
 from apviz.plots._style import BOUND_DASH, Look, ThemeName, theme_named, translucent
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from apviz.tracing.trace import Trace
+from apviz.tracing.trace import Trace
 
 _NOTES = ("the error is inside the band; dotted: bounds in exact arithmetic",)
 _AT_PASSES = "bars: error where all rows were checked; thin line: estimate in between"

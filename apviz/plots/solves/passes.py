@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import plotly.graph_objects as go
@@ -13,9 +13,7 @@ from apviz.plots._axes import VARIABLES, X, as_traces, positive
 from apviz.plots._curves import RESIDUAL, Curves, Grid, with_looks
 from apviz.plots._labels import legend_entry
 from apviz.plots._style import NOT_CONVERGED, UNFINISHED, Look, Theme, ThemeName, theme_named
-
-if TYPE_CHECKING:
-    from apviz.tracing.trace import Trace
+from apviz.tracing.trace import Trace
 
 _NOTE: Final = "a jump is a pass that corrects the recursion"
 _SIZE: Final = 12

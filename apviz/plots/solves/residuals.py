@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 
@@ -13,9 +12,7 @@ from apviz.plots._axes import X, as_traces
 from apviz.plots._curves import MANY_RUNS, RESIDUAL, Curves, Grid, with_looks
 from apviz.plots._labels import escaped, legend_entry
 from apviz.plots._style import CHECK, Look, ThemeName, theme_named
-
-if TYPE_CHECKING:
-    from apviz.tracing.trace import Trace
+from apviz.tracing.trace import Trace
 
 
 def residuals(traces: Trace | Sequence[Trace], *, x: X = "work", theme: ThemeName = "light") -> go.Figure:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -26,9 +26,7 @@ from apviz.plots._style import (
     method_symbols,
     sequential_colors,
 )
-
-if TYPE_CHECKING:
-    from apviz.tracing.trace import Trace
+from apviz.tracing.trace import Trace
 
 #: Columns that count only for converged runs; other runs are not points of these curves.
 TO_TOLERANCE: Final = ("epochs", "work", "seconds", "residual")

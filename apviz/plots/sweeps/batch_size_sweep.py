@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import plotly.graph_objects as go
@@ -17,9 +17,7 @@ from apviz.plots._style import ThemeName, theme_named
 from apviz.plots.sweeps._curves import add_curves, mark_runs
 from apviz.plots.sweeps.batch_sizes import require_block_sizes
 from apviz.settings import require_number
-
-if TYPE_CHECKING:
-    from apviz.tracing.trace import Trace
+from apviz.tracing.trace import Trace
 
 #: Top panel if some runs did not converge: the residual of each run at its end.
 REACHED: Final = {"residual": "final residual"}

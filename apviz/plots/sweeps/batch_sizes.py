@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 
@@ -12,9 +11,7 @@ from apviz.plots._curves import RESIDUAL, Curves, Grid
 from apviz.plots._labels import legend_entry, run_names, shared_method
 from apviz.plots._style import ThemeName, theme_named
 from apviz.plots.sweeps._curves import looks_over_sizes
-
-if TYPE_CHECKING:
-    from apviz.tracing.trace import Trace
+from apviz.tracing.trace import Trace
 
 _PANELS = (("epochs", "epochs"), ("seconds", "time (s)"))
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
+import pandas as pd
 import plotly.graph_objects as go
 
 from apviz.analysis.ensembles import Band, but_for_the_seed, median_and_band
@@ -13,11 +14,7 @@ from apviz.plots._curves import RESIDUAL, Curves, Grid, thinned
 from apviz.plots._labels import entry_saying, run_names
 from apviz.plots._style import CONVERGED_SIZE, NOT_CONVERGED, Look, ThemeName, looks, theme_named, translucent
 from apviz.tracing.schema import EPOCH
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from apviz.tracing.trace import Trace
+from apviz.tracing.trace import Trace
 
 Variable = Literal["residual", "test_rmse"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import plotly.graph_objects as go
@@ -12,9 +12,7 @@ from apviz.method import Method
 from apviz.plots._axes import as_traces, finish, log_ticks, require_all
 from apviz.plots._labels import escaped
 from apviz.plots._style import ThemeName, method_color, method_symbols, theme_named
-
-if TYPE_CHECKING:
-    from apviz.tracing.trace import Trace
+from apviz.tracing.trace import Trace
 
 #: Method whose colour the curve has.
 _LANCZOS: Final = Method(family="Lanczos")

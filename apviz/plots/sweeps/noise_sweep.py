@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -13,10 +13,7 @@ from apviz.method import PLAIN_CG
 from apviz.plots._axes import as_traces, finish, log_ticks
 from apviz.plots._style import BOUND_DASH, Theme, ThemeName, method_color, theme_named
 from apviz.plots.sweeps._curves import add_curves
-from apviz.tracing.trace import common_sign, sign_of
-
-if TYPE_CHECKING:
-    from apviz.tracing.trace import Trace
+from apviz.tracing.trace import Trace, common_sign, sign_of
 
 #: Columns of `sweep_table` from top to bottom, and the titles of their axes.
 PANELS: Final = {"epochs": "epochs (CG: iterations)", "work": "work"}

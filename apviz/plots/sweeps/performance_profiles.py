@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
+import pandas as pd
 import plotly.graph_objects as go
 
 from apviz.analysis.ensembles import performance_profile, solver_names
@@ -13,11 +14,7 @@ from apviz.plots._axes import as_traces, log_ticks
 from apviz.plots._curves import Curves, Grid
 from apviz.plots._labels import entry_saying, escaped
 from apviz.plots._style import Look, ThemeName, looks, theme_named
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from apviz.tracing.trace import Trace
+from apviz.tracing.trace import Trace
 
 _PANELS: Final[tuple[Literal["work", "seconds"], ...]] = ("work", "seconds")
 
