@@ -4,7 +4,9 @@ Registered data sets with the hyperparameters of their cards, and with their noi
 14,000 rows, 1 and 16 right-hand sides, float32, to 0.01. Every method with a complete rehearsal also solves the system.
 Seconds are processor seconds on one thread, so that other processes on the machine hardly matter. A forecast is
 right within a factor f if neither number is more than f times the other. Regret is the seconds of the advised
-method ÷ those of the fastest, without and with the advice's own; the cost model is measured again for every system.
+method ÷ those of the fastest, without and with the advice's own; the cost model is measured again for every advice.
+Thorough advice tests every method. The advice of default settings, which spends at most a tenth of the solve, is made
+before it; if it tests nothing, its method, `Automatic`, is solved too.
 
     OMP_NUM_THREADS=1 python -m benchmarks.advisor [--rows 6000] [--sets china,bike] [--keep advisor]
     python -m benchmarks.advisor --plot
@@ -33,6 +35,7 @@ from benchmarks.machine import RESULTS, keep
 
 SETS = ("airquality", "bike", "china", "earth", "keggundirected", "kin40k", "protein", "sgemm")
 ROWS, SIDES, NOISES = (6_000, 14_000), (1, 16), (1.0, 0.01, 10.0)
+AUTO = "Automatic"
 #: epochs, and processor seconds of a solve
 CAP, LIMIT = 400, 120.0
 
@@ -53,12 +56,11 @@ def measure(name: str, n: int, sides: int, noise: float) -> dict[str, Any]:
     chosen = comparison.choose_hyperparameters(data)
     system = comparison.build_system(data, replace(chosen, noise=noise * chosen.noise), rhs=sides, operator="tiled")
     system.operator.prepare()
-    CostModel.forget()
-    began = time.process_time()
-    advice = advise(system, max_epochs=CAP, clock=time.process_time)
-    seconds = time.process_time() - began
+    brief, brief_seconds = _timed(system)
+    advice, seconds = _timed(system, thorough=True)
     methods = {}
-    for method, each in advice.methods.items():
+    usual = {name: each for name, each in brief.methods.items() if isinstance(each.solver, apviz.Automatic)}
+    for method, each in {**advice.methods, **usual}.items():
         if isinstance(each.solver, Cholesky) or not each.is_bounded:
             continue
         solve_began = time.process_time()
@@ -70,19 +72,30 @@ def measure(name: str, n: int, sides: int, noise: float) -> dict[str, Any]:
             "reason": str(solution.stop_reason),
         }
     first = next(iter(advice.methods))
+    tested = {name: each.seconds for name, each in brief.methods.items() if each.is_bounded}
     return {
         "set": name, "n": system.n, "right-hand sides": sides, "noise times": noise, "advised": first,
         "advice seconds": round(seconds, 3), "what would change": [each.sentence for each in advice.alternatives],
         "methods": methods,
+        "brief": {"advised": next(iter(brief.methods)), "seconds": round(brief_seconds, 3), "forecasts": tested},
     }  # fmt: skip
+
+
+def _timed(system: apviz.KernelSystem, **settings: Any) -> tuple[apviz.Advice, float]:
+    """Return the advice, and its processor seconds with those of the cost model."""
+    CostModel.forget()
+    began = time.process_time()
+    advice = advise(system, max_epochs=CAP, clock=time.process_time, **settings)
+    return advice, time.process_time() - began
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the shares of correct forecasts, and the regret."""
     factors, works, regrets, whole, shares, missed, false_alarms, advised = [], [], [], [], [], 0, 0, 0
     for row in rows:
-        converged = {name: each for name, each in row["methods"].items() if each["reason"] == "converged"}
-        for each in row["methods"].values():
+        tested = {name: each for name, each in row["methods"].items() if name != AUTO}
+        converged = {name: each for name, each in tested.items() if each["reason"] == "converged"}
+        for each in tested.values():
             hopeful = each["forecast"]["chance"] >= 0.5
             if each["reason"] == "converged":
                 factors.append(math.exp(abs(math.log(each["forecast"]["seconds"][0] / each["seconds"]))))
@@ -111,6 +124,41 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "regret, 95%": round(statistics.quantiles(regrets, n=20)[-1], 3) if len(regrets) > 1 else None,
         "regret with the advice, median": round(statistics.median(whole), 3),
         "the advice's own share of the quickest, median": round(statistics.median(shares), 3),
+        "brief": summary_of_brief(rows),
+    }
+
+
+def summary_of_brief(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what advice of default settings costs, and how good it is; "tested" is advice with a test or more."""
+    shares, regrets, factors, usual, tested = [], [], [], [], 0
+    for row in rows:
+        brief, methods = row["brief"], row["methods"]
+        took = {name: each["seconds"] for name, each in methods.items() if each["reason"] == "converged"}
+        if not took:
+            continue
+        shares.append(brief["seconds"] / min(took.values()))
+        if brief["advised"] in took:
+            regrets.append(took[brief["advised"]] / min(took.values()))
+        for name, (likely, low, high) in brief["forecasts"].items():
+            if name not in took:
+                continue
+            if name == AUTO:
+                usual.append(low <= took[name] <= high)
+            else:
+                factors.append(math.exp(abs(math.log(likely / took[name]))))
+        tested += AUTO not in brief["forecasts"]
+    return {
+        "systems": len(shares),
+        "its share of the quickest, median": round(statistics.median(shares), 3),
+        "at most a tenth": sum(each <= 0.1 for each in shares),
+        "tested": tested,
+        "forecasts of tests": len(factors),
+        "seconds within 1.5": sum(each <= 1.5 for each in factors),
+        "seconds within 2": sum(each <= 2.0 for each in factors),
+        "untested": len(usual),
+        "seconds within their range": sum(usual),
+        "regret, median": round(statistics.median(regrets), 3),
+        "regret, 95%": round(statistics.quantiles(regrets, n=20)[-1], 3) if len(regrets) > 1 else None,
     }
 
 
@@ -131,7 +179,8 @@ def plot(rows: list[dict[str, Any]]) -> None:
             cells = [
                 (each["seconds"], each["forecast"]["seconds"][0])
                 for row in rows if (row["noise times"] == 0.01) == (noise is not None)
-                for name, each in row["methods"].items() if words == _kind(name) and each["reason"] == "converged"
+                for name, each in row["methods"].items()
+                if name != AUTO and words == _kind(name) and each["reason"] == "converged"
             ]  # fmt: skip
             figure.add_scatter(
                 x=[took for took, _ in cells], y=[said for _, said in cells], mode="markers",

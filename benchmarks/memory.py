@@ -78,7 +78,7 @@ def registered(name: str, n: int, sides: int) -> apviz.KernelSystem:
 
 def said(name: str, n: int, sides: int) -> dict[str, tuple[Solver, float]]:
     """What advice says of the methods that it has rehearsed to their end: MB of each."""
-    methods = apviz.advise(registered(name, n, sides), max_epochs=400).methods
+    methods = apviz.advise(registered(name, n, sides), max_epochs=400, thorough=True).methods
     return {
         method: (each.solver, each.memory / 2**20)
         for method, each in methods.items()

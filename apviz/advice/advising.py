@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from apviz.advice.alternatives import Alternative, what_would_change
-from apviz.advice.forecast import Forecast, in_words
+from apviz.advice.forecast import Forecast, in_words, untested
 from apviz.advice.progress import Progress, ProgressOfAll
-from apviz.advice.rehearsing import Candidate, Rehearsing
+from apviz.advice.rehearsing import Budget, Candidate, Rehearsing
 from apviz.duplicates import count_distinct
 from apviz.kernels import KERNELS
 from apviz.memory import free_memory
+from apviz.operators import Operator
 from apviz.operators.fourier.engine import LEAST_ROWS as SERIES_ROWS
 from apviz.preconditioners import RandomlyPivotedCholesky, TwoLevelSchwarz
-from apviz.settings import require, require_kind, require_seed, require_tolerance, require_whole
+from apviz.settings import require, require_kind
 from apviz.solvers import (
     Automatic,
     Cholesky,
@@ -35,6 +37,9 @@ from apviz.system import KernelSystem
 
 #: a pilot system has n ÷ TWIN_SHARE rows, between LEAST_ROWS and MOST_ROWS
 TWIN_SHARE, LEAST_ROWS, MOST_ROWS = 6, 800, 2_500
+#: share of the seconds of the best solve that tests of methods may take
+SHARE_OF_TESTS = 0.1
+UNTESTED = "a test takes longer than a tenth of the solve; thorough advice tests every method"
 #: share of the free memory that a method may use
 MEMORY_SHARE = 0.9
 
@@ -157,16 +162,17 @@ def advise(
     tol: float = 1e-2,
     max_epochs: int = 1000,
     seed: int = 0,
+    thorough: bool = False,
     hooks: Sequence[Hook] = (),
     clock: Callable[[], float] = time.perf_counter,
 ) -> Advice:
-    """Forecast seconds, work and memory of every method that fits, and recommend one. All numbers are estimates.
+    """Forecast seconds, work and memory of the methods that fit, and recommend one. All numbers are estimates.
 
     Each method solves a pilot system of a few hundred to 1,250 of the rows. Methods that may be the best also solve one
     with twice as many rows (`apviz.advice.pilots`). Brief measurements give the cost of entries, factors and passes on
-    this machine (`apviz.solvers.choosing.costs`). The advice took 0.2 to 3.4 s, 0.7 s in the median: about as long as
-    the best solve at 6,000 and 14,000 rows, and a tenth of it at 50,000 (`benchmarks/results/advisor.json`,
-    `benchmarks/README.md`).
+    this machine (`apviz.solvers.choosing.costs`). Tests end where the next would take the advice beyond a tenth of the
+    best solve (`benchmarks/results/advisor.json`). If not even one test pays, `Automatic` is advised, with its usual
+    seconds.
 
     Args:
         system: K W = B.
@@ -174,6 +180,8 @@ def advise(
         tol: mean relative residual that apviz's own methods should reach.
         max_epochs: epoch limit of apviz's own methods.
         seed: seed of the rows of the pilot systems.
+        thorough: test every method, whatever it takes: at 6,000 and 14,000 rows about as long as the best solve. Also
+            if `solvers` are given.
         hooks: hooks of the solves of pilot systems; an exception in a hook ends the advice.
         clock: clock of the forecast seconds; use `time.process_time` if other processes share the machine.
 
@@ -188,31 +196,30 @@ def advise(
         >>> next(iter(apviz.advise(system).methods))
         'Cholesky'
     """
-    _check(system, solvers)
-    require_tolerance(tol)
-    require_whole("max_epochs", max_epochs, 1)
-    require_seed(seed)
+    _check(system, solvers, thorough)
+    auto = Automatic(tol=tol, max_epochs=max_epochs, seed=seed)
     hooks = checked_hooks(hooks)
-    began = clock()
+    budget = Budget(clock, clock(), math.inf if thorough or solvers is not None else SHARE_OF_TESTS)
     operator, columns, n = system.operator, system.b.shape[1], system.n
-    if solvers is None:
-        asked = _methods(n, tol, max_epochs, seed, sweeps=of_sweeps(operator, columns, tol) is not None)
-    else:
-        asked = dict(solvers)
+    asked = _methods(auto, operator, columns) if solvers is None else dict(solvers)
     operator.fix_engine(10.0 * n**2, columns)
     rows = min(n, max(LEAST_ROWS, min(MOST_ROWS, n // TWIN_SHARE)))
-    rehearsing = Rehearsing(system, CostModel(operator, columns, clock), rows, seed, hooks)
+    rehearsing = Rehearsing(system, CostModel(operator, columns, clock), rows, seed, budget, hooks)
+    usual = untested(auto, operator, columns, rehearsing.costs)
+    budget.start(usual.seconds.likely)
     candidates, unfit = _begin(rehearsing, asked, tol, only_one=solvers is None and n <= CHOLESKY_ROWS)
+    if UNTESTED in unfit.values() and not any(each.half for each in candidates.values()):
+        candidates[auto.name] = Candidate(auto, auto, usual)
     rehearsing.decide(candidates.values())
     ordered = dict(sorted(candidates.items(), key=lambda item: _rank(item[1].forecast)))
-    alternatives = what_would_change(rehearsing, ordered, tol)
+    changes = what_would_change(rehearsing, ordered, tol)
     methods = {name: each.forecast for name, each in ordered.items()}
-    duplicates = _duplicates_in_words(system)
-    return Advice(_in_words(system), tol, methods, unfit, alternatives, clock() - began, duplicates)
+    return Advice(_in_words(system), tol, methods, unfit, changes, budget.spent, _duplicates_in_words(system))
 
 
-def _check(system: KernelSystem, solvers: Mapping[str, Solver] | None) -> None:
+def _check(system: KernelSystem, solvers: Mapping[str, Solver] | None, thorough: bool) -> None:
     require_kind("system", system, KernelSystem, "an apviz.KernelSystem")
+    require_kind("thorough", thorough, bool, "True or False")
     if solvers is None:
         return
     require_kind("solvers", solvers, Mapping, "solvers by their names, or None")
@@ -246,6 +253,9 @@ def _begin(
         if only_one and candidates:
             unfit[name] = f"with up to {CHOLESKY_ROWS:,} rows, Cholesky is so fast that others were not tested"
             continue
+        if solver.name in REHEARSED and not rehearsing.budget.allows_another:
+            unfit[name] = UNTESTED
+            continue
         needed = memory_of_a_factor(operator) if isinstance(solver, Cholesky) else 0.0
         try:
             if needed <= free:
@@ -257,7 +267,7 @@ def _begin(
         if needed > free:
             candidates.pop(name, None)
             unfit[name] = f"it needs {needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free"
-    if not candidates:
+    if not candidates and UNTESTED not in unfit.values():
         raise MemoryError("no method fits. " + "; ".join(f"{name}: {why}" for name, why in unfit.items()))
     return candidates, unfit
 
@@ -267,19 +277,19 @@ def can_forecast(solver: Solver) -> bool:
     return isinstance(solver, Automatic) or solver.name in (*REHEARSED, *UNREHEARSED)
 
 
-def _methods(n: int, tol: float, max_epochs: int, seed: int, *, sweeps: bool) -> dict[str, Solver]:
+def _methods(auto: Automatic, operator: Operator, columns: int) -> dict[str, Solver]:
     """Return the methods to compare, usually the fastest first, so that rehearsals of slow ones stop early."""
-    limits: dict[str, Any] = {"tol": tol, "max_epochs": max_epochs}
-    rank = coarse_rank(n)
+    limits: dict[str, Any] = {"tol": auto.tol, "max_epochs": auto.max_epochs}
+    seed, rank = auto.seed, coarse_rank(operator.n)
     solvers = [
-        Cholesky(tol=tol),
+        Cholesky(tol=auto.tol),
         overlapping(**limits, seed=seed),
         ConjugateGradient(preconditioner=RandomlyPivotedCholesky(rank=rank, seed=seed), **limits),
         ConjugateGradient(preconditioner=TwoLevelSchwarz(seed=seed), **limits),
         ConjugateGradient(**limits),
     ]
     found: dict[str, Solver] = {solver.method.name: solver for solver in solvers}
-    if sweeps:
+    if of_sweeps(operator, columns, auto.tol) is not None:
         coloured = ColouredProjection(products="fourier", **limits, seed=seed)
         found = {coloured.method.name: coloured, **found}
     return found

@@ -60,12 +60,12 @@ def what_would_change(
     advised = next(iter(candidates.values())).forecast
     if all(each.half is None for each in candidates.values()):
         return ()
-    changes = [_looser(rehearsing, candidates, tol * TIMES)] if tol * TIMES < 1 else []
+    changes = [_looser(rehearsing, candidates, TIMES * tol)] if tol * TIMES < 1 else []
     if advised.seconds.likely > WORTH_MEASURING or advised.chance < 0.5:
         changes += [
-            _tighter(rehearsing, candidates, tol / TIMES),
-            _other_sides(rehearsing, candidates, tol),
-            _other_dtype(rehearsing, candidates),
+            test(rehearsing, candidates, tol)
+            for test in (_tighter, _other_sides, _other_dtype)
+            if rehearsing.budget.allows_another
         ]
     found = (_notable(change, forecasts, candidates) for change, forecasts in changes)
     return tuple(each for each in found if each is not None)
@@ -92,7 +92,8 @@ def _looser(rehearsing: Rehearsing, candidates: Mapping[str, Candidate], tol: fl
 def _tighter(
     rehearsing: Rehearsing, candidates: Mapping[str, Candidate], tol: float
 ) -> tuple[str, dict[str, Forecast]]:
-    """Forecast solves to a smaller tolerance by rehearsing the likely methods again, with limited work."""
+    """Forecast solves to a tenth of the tolerance by rehearsing the likely methods again, with limited work."""
+    tol /= TIMES
     found: dict[str, Forecast] = {}
     for name, each in _likely(candidates):
         solver: Any = replace(each.solver, tol=tol)  # type: ignore[call-arg]
@@ -123,7 +124,9 @@ def _other_sides(
     return "1 right-hand side" if one else f"{MANY_SIDES} right-hand sides", found
 
 
-def _other_dtype(rehearsing: Rehearsing, candidates: Mapping[str, Candidate]) -> tuple[str, dict[str, Forecast]]:
+def _other_dtype(
+    rehearsing: Rehearsing, candidates: Mapping[str, Candidate], tol: float
+) -> tuple[str, dict[str, Forecast]]:
     """Forecast another dtype: the same epochs at other costs, rehearsed again if rounding may matter."""
     system, found = rehearsing.system, dict[str, Forecast]()
     dtype, columns = (torch.float32 if system.dtype == torch.float64 else torch.float64), system.b.shape[1]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,6 +22,9 @@ from apviz.system import KernelSystem
 TIMES_THE_BEST, RIVALS = 2.0, 1.5
 #: smallest number of epochs in a rehearsal
 FEW_EPOCHS = 3.0
+
+#: seconds of a test of a few hundred updates, with hardly any arithmetic
+SHORTEST = 0.08
 
 
 @dataclass
@@ -40,18 +44,66 @@ class Candidate:
     whole: Rehearsal | None = None
 
 
+@dataclass
+class Budget:
+    """The time that tests may take: a share of the seconds of the best solve.
+
+    Args:
+        clock: clock of all seconds.
+        began: its time at the begin of the advice.
+        share: share of the seconds of the best solve; inf: no limit.
+        best: likely seconds of the best solve so far.
+    """
+
+    clock: Callable[[], float]
+    began: float
+    share: float = math.inf
+    best: float = math.inf
+    _longest: float = SHORTEST
+
+    @property
+    def spent(self) -> float:
+        """Seconds since the begin of the advice."""
+        return self.clock() - self.began
+
+    def start(self, usual: float) -> None:
+        """Begin to test, with the usual seconds of a solve, after the measurements that all methods need."""
+        # they take about as long as a test, unless they are cached
+        self.best, self._longest = usual, max(SHORTEST, self.spent)
+
+    @property
+    def allows_another(self) -> bool:
+        """Whether another test, as long as the longest so far, stays within the share."""
+        return self.spent + self._longest <= self.share * self.best
+
+    @contextmanager
+    def test(self) -> Iterator[None]:
+        """Time a test."""
+        began = self.clock()
+        yield
+        self._longest = max(self._longest, self.clock() - began)
+
+
 class Rehearsing:
     """Rehearsals of methods on two pilot systems.
 
     Args:
         rows: number of rows of the larger pilot system; the smaller has half of them.
+        budget: time of all rehearsals.
         hooks: hooks of every rehearsal.
     """
 
     def __init__(
-        self, system: KernelSystem, costs: CostModel, rows: int, seed: int, hooks: Sequence[Hook] = ()
+        self,
+        system: KernelSystem,
+        costs: CostModel,
+        rows: int,
+        seed: int,
+        budget: Budget,
+        hooks: Sequence[Hook] = (),
     ) -> None:
         self.system, self.costs, self._rows, self.seed, self._hooks = system, costs, rows, seed, hooks
+        self.budget = budget
         self._columns = system.b.shape[1]
         self._best = math.inf
 
@@ -81,7 +133,7 @@ class Rehearsing:
                 each for each in candidates
                 if each.half and not each.whole and each.forecast.seconds.likely <= self._rivals(each.half) * self._best
             ]  # fmt: skip
-            if not waiting:
+            if not waiting or not self.budget.allows_another:
                 break
             each = min(waiting, key=lambda each: each.forecast.seconds.likely)
             assert each.half is not None
@@ -116,7 +168,7 @@ class Rehearsing:
         return self._rehearse(PilotSystem(self.system, self._rows // 2, self.seed, dtype=dtype), solver)
 
     def _rehearse(self, pilot: PilotSystem, solver: Solver, most_work: float = math.inf) -> Rehearsal:
-        with warnings.catch_warnings():
+        with self.budget.test(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the forecast reports problems of a pilot system
             return pilot.rehearse(solver, most_work, self._hooks)
 
@@ -132,3 +184,4 @@ class Rehearsing:
     def _learn(self, found: Forecast) -> None:
         if found.chance > 0.5 and found.is_bounded:
             self._best = min(self._best, found.seconds.likely)
+            self.budget.best = self._best

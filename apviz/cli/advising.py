@@ -48,6 +48,10 @@ def advise(
         float | None,
         options.option(options.RUN, "MINUTES", "Recommend a model too, for this many minutes of a core."),
     ] = None,
+    thorough: Annotated[
+        bool,
+        options.option(options.RUN, None, "Test every method, even if that takes as long as a solve.", "--thorough"),
+    ] = False,
     solve: Annotated[bool, options.option(options.RUN, None, "Solve with the advised method.", "--solve")] = False,
     out: Annotated[
         Path, options.option(options.OUTPUT, "FOLDER", "Write the trace and the report of --solve here.")
@@ -64,7 +68,7 @@ def advise(
         if minutes is not None:
             rows = len(data.train_y)
             _say_model(advise_models(rows, system.d, minutes=minutes, distinct=count_distinct(data.train_x)))
-        advice = advise_on(system, tol=tol, max_epochs=max_epochs, seed=seed)
+        advice = advise_on(system, tol=tol, max_epochs=max_epochs, seed=seed, thorough=thorough)
     except (ValueError, OSError, ImportError, MemoryError) as error:
         fail(error)
     console.print(f"{advice.system}, σ² = {chosen.noise:.3g}, to {tol:g}", highlight=False, markup=False)

@@ -38,7 +38,7 @@ class AdviceJob(Job):
         loaded = self.spec.build(self._limits, between)
         self.message = f"solving a few of the {loaded.system.n:,} rows with each method"
         self.advice = advise(
-            loaded.system, tol=self._tol, max_epochs=self._max_epochs, seed=self.spec.seed, hooks=between
+            loaded.system, tol=self._tol, max_epochs=self._max_epochs, seed=self.spec.seed, thorough=True, hooks=between
         )
         of = loaded.system
         self.system = {

@@ -297,20 +297,28 @@ _SWEEPS: WeakKeyDictionary[Operator, dict[int, tuple[float, float, int] | None]]
 
 def of_blocks(solver: AlternatingProjection, operator: Operator, columns: int, costs: CostModel, work: float) -> Cost:
     """Predict the cost of alternating projection without `auto` settings, of this work an epoch."""
-    n, item = operator.n, operator.x.element_size()
-    passed = n**2 * costs.entry_of_pass
+    n, passed = operator.n, operator.n**2 * costs.entry_of_pass
     if solver.precision.recursion == "float32":
-        costs, item = costs.in_float32, 4
+        costs = costs.in_float32
     b, history, rank = (_whole(each) for each in (solver.block_size, solver.step.length, solver.columns.rank))
     overlap = float(chosen("overlap", overlap_of(solver.partition)))
     solved, blocks = min(n, round(b * (1 + overlap))), math.ceil(n / b)
     update = costs.projection(solved) + (costs.history(history) if history else 0.0) + CALLS
-    kept = 2 if solver.precision.factors == "float16" else item
-    memory = kept * n * b * (1 + overlap) ** 2 / 2 + item * n * columns * history + VECTORS * n * columns
     return Cost(
         setup=blocks * costs.block(solved), epoch=blocks * update + work * costs.work * (SKELETON_WORK if rank else 1),
-        passed=passed, memory=memory + item * n * (1 + overlap) * rank, setup_work=blocks * solved**2 / n**2,
+        passed=passed, memory=memory_of_blocks(solver, operator, columns), setup_work=blocks * solved**2 / n**2,
     )  # fmt: skip
+
+
+def memory_of_blocks(solver: AlternatingProjection, operator: Operator, columns: int) -> float:
+    """Return the bytes of alternating projection without `auto` settings: factors, history, skeletons and vectors."""
+    n = operator.n
+    item = 4 if solver.precision.recursion == "float32" else operator.x.element_size()
+    b, history, rank = (_whole(each) for each in (solver.block_size, solver.step.length, solver.columns.rank))
+    overlap = float(chosen("overlap", overlap_of(solver.partition)))
+    kept = 2 if solver.precision.factors == "float16" else item
+    memory = kept * n * b * (1 + overlap) ** 2 / 2 + item * n * columns * history + VECTORS * n * columns
+    return memory + item * n * (1 + overlap) * rank
 
 
 def of_iterations(
