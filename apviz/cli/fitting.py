@@ -25,8 +25,6 @@ from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel, kernel_named
 from apviz.table_models.describing import check_in_words, hyperparameters_in_words, kernel_in_words
 from apviz.table_models.fitting import (
-    FEWEST_STEPS,
-    LESS_WORK,
     TRAINING_ROWS,
     FitProgress,
     checked_rows,
@@ -64,7 +62,7 @@ Noise = Annotated[
 TrainingRows = Annotated[
     int, options.option(options.MODEL, "N", "Train the hyperparameters on at most N random rows.", min=2)
 ]
-MaxSteps = Annotated[int, options.option(options.MODEL, "N", "Limit the steps of the training.", min=FEWEST_STEPS)]
+MaxSteps = Annotated[int, options.option(options.MODEL, "N", "Limit the steps of the training.", min=1)]
 Dtype = Annotated[str, options.option(options.RUN, "DTYPE", "Solve in float32, float64 or auto.")]
 Out = Annotated[Path, options.option(options.OUTPUT, "FILE", "Write the model here, by convention *.apviz.")]
 Check = Annotated[
@@ -231,7 +229,7 @@ def _fitted(
     """Fit a model to the table, and say how far it is."""
     from apviz.gp.estimator.gaussian_process import GaussianProcess
 
-    model = GaussianProcess(kernel, random_state=seed, **settings, **LESS_WORK)
+    model = GaussianProcess(kernel, random_state=seed, **settings)
     n = len(raw.target)
     if given is None and n > training_rows:
         where = f"{training_rows:,} of {n:,} rows, at random"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pandas as pd
 import torch
@@ -19,9 +19,6 @@ from apviz.solvers import Epoch, Hook
 if TYPE_CHECKING:
     from apviz.gp.estimator.gaussian_process import GaussianProcess
 
-#: Most steps of the training on a quarter and on half of the rows, each with one epoch; a fifth of the usual work.
-LESS_WORK: Final[dict[str, Any]] = {"stages": ((0.25, 40), (0.5, 20)), "max_epochs": 1}
-FEWEST_STEPS: Final = 70
 #: Rows that choose the hyperparameters: 10,000 take a minute or two on a core, all others only enter the solve.
 TRAINING_ROWS: Final = 10_000
 #: Numbers in the solves that predict rows from all others, which limit how many rows are predicted.

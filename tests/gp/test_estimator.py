@@ -143,6 +143,34 @@ def test_stages_and_a_budget_reduce_the_work_of_adam_and_predictions_use_all_row
     assert less.posterior_.system.n == 600 and less.solution_.converged
 
 
+class FirstStep(Exception):
+    """The settings of a training, at its first step."""
+
+
+class Settings(apviz.TrainingHook):
+    def on_step(self, step, settings):
+        raise FirstStep(settings)
+
+
+@pytest.mark.parametrize(
+    ("n", "given", "stages", "budget"),
+    [
+        (2_050, {}, ((0.25, 40), (0.5, 20)), 1),
+        (2_050, {"max_steps": 69}, (), None),
+        (2_050, {"stages": (), "max_epochs": None}, (), None),
+        (2_050, {"training_solver": apviz.ConjugateGradient()}, (), None),
+        (400, {"optimiser": "adam"}, (), None),
+    ],
+)
+def test_beyond_2000_rows_most_steps_use_few_rows_and_one_epoch_unless_the_solver_or_few_steps_are_given(
+    n, given, stages, budget
+):
+    with pytest.raises(FirstStep) as found:
+        apviz.GaussianProcess(device="cpu", **given).fit(*data(n), hooks=[Settings()])
+    (settings,) = found.value.args
+    assert (settings.stages, settings.max_epochs) == (stages, budget)
+
+
 def test_stages_and_a_budget_change_nothing_for_few_rows_which_are_factored(fitted):
     found = regressor(**LESS_WORK).fit(*data())
     assert found.hyperparameters_ == fitted.hyperparameters_ and found.trace_.method_name == "Cholesky"

@@ -163,6 +163,13 @@ def test_auto_chooses_for_the_given_right_hand_sides(monkeypatch):
         assert recorder.trace.method.has_blocks == (expected is apviz.AlternatingProjection)
 
 
+@pytest.mark.parametrize(("limit", "chosen"), [(1000, "ConjugateGradient"), (1, "AlternatingProjection")])
+def test_auto_takes_no_cg_that_cannot_end_within_the_limit(monkeypatch, limit, chosen):
+    take_rates(monkeypatch, entry=1e-9, flop=1e-9)
+    solver, reasons = apviz.Automatic(max_epochs=limit).resolve(system(2001, lengthscale=20.0).operator, 3)
+    assert solver.name == chosen and reasons["method"].startswith(f"{chosen}: ")
+
+
 def test_auto_factors_a_small_matrix_and_says_why():
     solver, why = apviz.Automatic(tol=1e-3).resolve(system(700).operator)
     assert solver == apviz.Cholesky(tol=1e-3) and why["method"].startswith("Cholesky: n = 700 is at most")

@@ -30,7 +30,7 @@ from apviz.gp.training.settings import Step, TrainingSettings
 from apviz.plots.models.prediction import DRAWN, DRAWN_POINTS, thinned
 from apviz.solvers.run import Run
 from apviz.table_models.describing import hyperparameters_in_words, kernel_in_words
-from apviz.table_models.fitting import LESS_WORK, FitProgress, checked_rows, fit_table
+from apviz.table_models.fitting import FitProgress, checked_rows, fit_table
 from apviz.table_models.grids import MOST_DRAWN, Grid, predicted_grid, write_surface
 from apviz.table_models.predicting import Asked, Predictor, to_predict, write_rows
 from apviz.table_models.saved import accuracy_of, encodings_of, load_model, ranges_of, target_of
@@ -71,7 +71,7 @@ class FitJob(Job):
         progress = _Progress(self)
         hooks = [progress, self.stop_hook]
         with heard_warnings() as warned:
-            model = GaussianProcess(spec.kernel, max_steps=MAX_STEPS, random_state=spec.seed, **LESS_WORK)
+            model = GaussianProcess(spec.kernel, max_steps=MAX_STEPS, random_state=spec.seed)
             gp = fit_table(model, raw, None, spec.seed, progress, [self.stop_hook])
             progress.now(_SOLVED, "predicting rows from all others")
             left_out = leave_one_out(gp, checked_rows(len(raw.target)), spec.seed, hooks)

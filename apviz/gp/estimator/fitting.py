@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("apviz")
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
+# The first steps of Adam use a quarter and half of the rows, and each solve ends after an epoch: a fifth of the work,
+# about the same likelihood (`benchmarks/README.md`, "Training with less work"). Fewer steps would hardly use all rows.
+STAGES, EPOCHS_OF_STEP, FEWEST_STEPS = ((0.25, 40), (0.5, 20)), 1, 70
 # rows used to search for the start of a training
 SEARCH_ROWS = 500
 # initial noise of a kernel without a noise term, as a share of the target's variance
@@ -79,7 +82,8 @@ def check_settings(gp: GaussianProcess) -> None:
         require(isinstance(value, str) and value in names, name, value, f"one of {', '.join(names)}")
     for name, low, high in (("rank", 1, math.inf), ("max_steps", 1, math.inf), ("n_restarts", 0, MOST_RESTARTS)):
         require_whole(name, getattr(gp, name), low, high)
-    require_steps_beyond(checked_stages(gp.stages), "max_steps", gp.max_steps)
+    if gp.stages != "auto":
+        require_steps_beyond(checked_stages(gp.stages), "max_steps", gp.max_steps)
     require_accuracy(gp.accuracy)
     require(
         gp.drift is None or (isinstance(gp.drift, str) and gp.drift in DEGREES), "drift", gp.drift,
@@ -111,13 +115,20 @@ def _training_settings(
     gp: GaussianProcess, n: int, kernel: str | Kernel, seed: int, noise_floor: float = 0.0
 ) -> TrainingSettings:
     is_exact = _is_exact(gp, n)
+    saves = (
+        n > CHOLESKY_ROWS and not is_exact and gp.max_steps >= FEWEST_STEPS and gp.training_solver is gp.solver is None
+    )
+    stages, budget = gp.stages, gp.max_epochs
     # Only Adam has stages. `auto` ignores them for L-BFGS; L-BFGS by name rejects them.
-    stages = () if is_exact and gp.optimiser == "auto" else gp.stages
+    if stages == "auto" or (is_exact and gp.optimiser == "auto"):
+        stages = STAGES if saves else ()
+    if budget == "auto":
+        budget = EPOCHS_OF_STEP if saves else None
     return TrainingSettings(
         kernel=kernel, solver=_training_solver(gp), steps=_plain(gp.max_steps), step_size=_plain(gp.step_size),
         probes=_plain(gp.probes), noise_floor=noise_floor, ard=bool(gp.ard), seed=seed,
         optimiser="l-bfgs" if is_exact else "adam", until_settled=True, search_rows=SEARCH_ROWS,
-        restarts=_plain(gp.n_restarts), stages=stages, max_epochs=_plain(gp.max_epochs),
+        restarts=_plain(gp.n_restarts), stages=stages, max_epochs=_plain(budget),
         estimator=gp.trace_estimator,
     )  # fmt: skip
 

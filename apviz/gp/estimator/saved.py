@@ -309,7 +309,7 @@ def _settings(found: dict[str, Any]) -> dict[str, Any]:
         plain = found["kernel"]
         read = sklearn_kernels.from_plain if sklearn_kernels.CLASS in plain else kernel_from_plain
         settings["kernel"] = read(plain)
-    if "stages" in found:
+    if found.get("stages", "auto") != "auto":
         settings["stages"] = checked_stages(found["stages"])
     return settings
 

@@ -127,15 +127,16 @@ class Automatic(Solver):
                 return ColouredProjection(products="fourier", seed=self.seed, **settings), why
             needed = f"{sweeps.memory / GIB:.1f} GiB, {free / GIB:.1f} GiB are free"
             unfit = f"; coloured projections would take {why}, but need about {needed}"
-        rank = coarse_rank(n)
-        rows = max(min(REHEARSAL_ROWS, n // REHEARSAL_SHARE), REHEARSAL_RANKS * rank)
-        least = min(usual, SURE_OF_FACTOR * direct)
-        is_short = operator.layout.agreed(least * costs.work < SHORT)
-        rehearsals = Rehearsals(operator=operator, b=like, rank=rank, rows=rows, seed=self.seed, is_short=is_short)
-        plan = rehearsals.cheapest([rank, rank // 2, rank // 4, 0], self.tol, columns, least)
-        blocks = overlapping(seed=self.seed, **settings)
-        if plan is None and not is_short and FEW_INPUTS < operator.inputs.shape[1] <= MANY_INPUTS:
-            usual, plan = self._if_slow(blocks, rehearsals, columns, usual, direct, costs)
+        rank, blocks, plan = coarse_rank(n), overlapping(seed=self.seed, **settings), None
+        why = "an epoch of blocks leaves a smaller residual than an iteration of CG"
+        if self.max_epochs > 1:
+            usual, plan = self._rehearsed(blocks, operator, columns, like, usual, direct, costs)
+            within = affordable_iterations(operator, columns, rank, usual)
+            why = (
+                f"CG with rank {rank} is cheaper only within {within:.0f} iterations, and would take more (an estimate)"
+            )
+        if plan is not None and plan.iterations > self.max_epochs:
+            plan, why = None, f"CG would take more than the limit of {self.max_epochs:,} iterations (an estimate)"
         if plan is not None:
             low_rank = RandomlyPivotedCholesky(rank=plan.rank, seed=self.seed) if plan.rank else None
             how = f"with rank {plan.rank} would take" if plan.rank else "would take"
@@ -144,9 +145,28 @@ class Automatic(Solver):
         if direct <= usual:
             why = f"factoring K takes about {_rounded(direct * costs.work)} s, {_of_blocks(usual, costs)}"
             return Cholesky(tol=self.tol), why + unfit
-        within = affordable_iterations(operator, columns, rank, usual)
-        why = f"CG with rank {rank} is cheaper only within {within:.0f} iterations, and would take more (an estimate)"
         return blocks, why + unfit
+
+    def _rehearsed(
+        self,
+        blocks: AlternatingProjection,
+        operator: Operator,
+        columns: int,
+        like: Tensor | None,
+        usual: float,
+        direct: float,
+        costs: CostModel,
+    ) -> tuple[float, Plan | None]:
+        """Return the expected work of blocks, and a plan of CG that costs less than blocks and a factor, or None."""
+        n, rank = operator.n, coarse_rank(operator.n)
+        rows = max(min(REHEARSAL_ROWS, n // REHEARSAL_SHARE), REHEARSAL_RANKS * rank)
+        least = min(usual, SURE_OF_FACTOR * direct)
+        is_short = operator.layout.agreed(least * costs.work < SHORT)
+        rehearsals = Rehearsals(operator=operator, b=like, rank=rank, rows=rows, seed=self.seed, is_short=is_short)
+        plan = rehearsals.cheapest([rank, rank // 2, rank // 4, 0], self.tol, columns, least)
+        if plan is None and not is_short and FEW_INPUTS < operator.inputs.shape[1] <= MANY_INPUTS:
+            return self._if_slow(blocks, rehearsals, columns, usual, direct, costs)
+        return usual, plan
 
     def _if_slow(
         self,
