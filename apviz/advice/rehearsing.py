@@ -24,7 +24,7 @@ TIMES_THE_BEST, RIVALS = 2.0, 1.5
 FEW_EPOCHS = 3.0
 
 #: seconds of a test of a few hundred updates, with hardly any arithmetic
-SHORTEST = 0.08
+SHORTEST = 0.15
 
 
 @dataclass
