@@ -124,7 +124,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "regret, 95%": round(statistics.quantiles(regrets, n=20)[-1], 3) if len(regrets) > 1 else None,
         "regret with the advice, median": round(statistics.median(whole), 3),
         "the advice's own share of the quickest, median": round(statistics.median(shares), 3),
-        "brief": summary_of_brief(rows),
+        "brief": summary_of_brief([row for row in rows if "brief" in row]),
     }
 
 
@@ -147,6 +147,8 @@ def summary_of_brief(rows: list[dict[str, Any]]) -> dict[str, Any]:
             else:
                 factors.append(math.exp(abs(math.log(likely / took[name]))))
         tested += AUTO not in brief["forecasts"]
+    if not shares:
+        return {}
     return {
         "systems": len(shares),
         "its share of the quickest, median": round(statistics.median(shares), 3),

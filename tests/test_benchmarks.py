@@ -324,6 +324,17 @@ def test_a_summary_of_advice_counts_right_forecasts_convergence_and_regret():
     assert (found["said not to converge, and did"], found["said to converge, and did not"]) == (1, 1)
     assert (found["the quickest was advised"], found["regret, median"]) == (2, 1.0)
     assert found["regret with the advice, median"] == pytest.approx(2.4 / 1.4, abs=1e-3)
+    assert found["brief"] == {}
+    usual = method(2.0, 2.0) | {"forecast": {"seconds": (2.0, 1.0, 8.0), "work": (2.0, 1.0, 8.0), "chance": 0.9}}
+    rows[0]["methods"]["Automatic"] = usual
+    rows[0]["brief"] = {"advised": "Automatic", "seconds": 0.07, "forecasts": {"Automatic": (2.0, 1.0, 8.0)}}
+    rows[1]["brief"] = {"advised": "a", "seconds": 0.6, "forecasts": {"a": (2.0, 1.0, 4.0)}}
+    brief = summary(rows)["brief"]
+    assert (brief["systems"], brief["tested"], brief["at most a tenth"]) == (2, 1, 1)
+    assert (brief["forecasts of tests"], brief["seconds within 2"], brief["seconds within their range"]) == (1, 0, 1)
+    assert brief["its share of the quickest, median"] == pytest.approx((0.07 / 1.4 + 0.6 / 3.0) / 2, abs=1e-3)
+    assert brief["regret, median"] == pytest.approx((2.0 / 1.4 + 2.0) / 2, abs=1e-3)
+    assert summary(rows)["cells"] == 5
 
 
 # --- predictions next to rivals ---------------------------------------------------------------------------------------
