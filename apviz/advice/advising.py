@@ -37,9 +37,9 @@ from apviz.system import KernelSystem
 
 #: a pilot system has n ÷ TWIN_SHARE rows, between LEAST_ROWS and MOST_ROWS
 TWIN_SHARE, LEAST_ROWS, MOST_ROWS = 6, 800, 2_500
-#: Share of the seconds of the best solve that tests may take: half of a tenth, because the usual seconds may be twice
+#: Share of the seconds of the best solve that tests may take: less than a tenth, because the usual seconds may be twice
 #: those of the solve, and a test twice as long as the one before.
-SHARE_OF_TESTS = 0.05
+SHARE_OF_TESTS = 0.07
 UNTESTED = "a test takes longer than a tenth of the solve; thorough advice tests every method"
 #: share of the free memory that a method may use
 MEMORY_SHARE = 0.9

@@ -71,6 +71,11 @@ class Budget:
         # they take about as long as a test, unless they are cached
         self.best, self._longest = usual, max(SHORTEST, self.spent)
 
+    def expect(self, seconds: float) -> None:
+        """Take these seconds as those of the best solve; inf: not known yet."""
+        if math.isfinite(seconds):
+            self.best = seconds
+
     @property
     def allows_another(self) -> bool:
         """Whether another test, as long as the longest so far, stays within the share."""
@@ -124,6 +129,8 @@ class Rehearsing:
             half = self._rehearse(self._half, solver, self._affordable(solver))
             found = Candidate(solver, asked, self.of(solver, half), half)
         self._learn(found.forecast)
+        # a method that needs no test says little about the others: the usual seconds hold until one is tested
+        self.budget.expect(self._best if known is None else min(self._best, self.budget.best))
         return found
 
     def decide(self, candidates: Collection[Candidate]) -> None:
@@ -142,6 +149,7 @@ class Rehearsing:
             self._best = math.inf
             for other in candidates:
                 self._learn(other.forecast)
+            self.budget.expect(self._best)
 
     def _rivals(self, half: Rehearsal) -> float:
         """Return the factor on the best seconds up to which a method is a rival; a stopped one would take longer."""
@@ -184,4 +192,3 @@ class Rehearsing:
     def _learn(self, found: Forecast) -> None:
         if found.chance > 0.5 and found.is_bounded:
             self._best = min(self._best, found.seconds.likely)
-            self.budget.best = self._best

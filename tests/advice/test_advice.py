@@ -99,8 +99,18 @@ def test_tests_end_where_one_as_long_as_the_longest_would_exceed_the_share_of_th
         with budget.test():
             now += lasts
         assert budget.allows_another is another
-    budget.best = 200.0
+    budget.expect(math.inf)
+    assert not budget.allows_another  # a test that failed says nothing about the best solve
+    budget.expect(200.0)
     assert budget.allows_another
+
+
+def test_a_slow_factorisation_does_not_lengthen_the_time_for_tests():
+    system = made(n=2_500, **LOCAL)
+    budget = Budget(time.perf_counter, 0.0, 0.1, 1e-6)
+    costs = CostModel(system.operator, 4)
+    factor = Rehearsing(system, costs, 800, 0, budget).begin(apviz.Cholesky(), apviz.Cholesky())
+    assert factor.forecast.seconds.likely > budget.best == 1e-6
 
 
 def test_measurements_that_take_half_of_the_share_leave_no_time_for_a_test():
