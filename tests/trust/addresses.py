@@ -328,6 +328,7 @@ def _typed(made: Case) -> list[str]:
 class _Location(param.Parameterized):
     """The browser's address."""
 
+    pathname = param.String("/")
     search = param.String("")
 
 

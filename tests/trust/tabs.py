@@ -23,6 +23,8 @@ _TOKEN = re.compile(r'"token":\s*"([^"]+)"')
 MESSAGE_BYTES = 256 * 2**20
 #: timeout of an answer of the server, in seconds
 PATIENCE = 120.0
+#: an answer of a browser that is idle, to any number of questions
+ALWAYS = 1_000_000
 
 
 class Tab:
@@ -70,6 +72,7 @@ class Tab:
         browser = await self.of_class("Browser")
         self.change(browser, visitor=self.visitor)
         self.change(browser, pixels=1280)
+        self.change(browser, idle=ALWAYS)
         self._say("document_ready", [])
         await self.with_label("Data set")
 
