@@ -337,6 +337,20 @@ def test_a_summary_of_advice_counts_right_forecasts_convergence_and_regret():
     assert summary(rows)["cells"] == 5
 
 
+def test_the_table_of_brief_advice_has_the_figures_of_its_results():
+    from benchmarks.machine import RESULTS
+
+    summary = json.loads((RESULTS / "advisor_brief.json").read_text())["results"]["summary"]
+    brief, page = summary["brief"], (RESULTS.parent / "README.md").read_text("utf-8")
+    shown = page.partition("<!-- of results/advisor_brief.json -->\n")[2].partition("\n\n")[0]
+    shares = [brief["its share of the quickest, median"], summary["the advice's own share of the quickest, median"]]
+    assert "median | 0.1 | {:.2g} | {:.2g} |".format(*shares) in shown
+    assert f"| {brief['tested']} of {brief['systems']} |" in shown
+    assert f"| {brief['seconds within 1.5']} of {brief['forecasts of tests']} |" in shown
+    both = [f"{each['regret, median']:.2f}, {each['regret, 95%']:.2f}" for each in (brief, summary)]
+    assert f"| {both[0]} | {both[1]} |" in shown
+
+
 # --- predictions next to rivals ---------------------------------------------------------------------------------------
 
 
