@@ -155,16 +155,15 @@ class Settings(apviz.TrainingHook):
 @pytest.mark.parametrize(
     ("n", "given", "stages", "budget"),
     [
-        (2_050, {}, ((0.25, 40), (0.5, 20)), 1),
-        (2_050, {"max_steps": 69}, (), None),
+        (2_050, {}, (), 1),
+        (8_000, {}, ((0.25, 40), (0.5, 20)), 1),
+        (8_000, {"max_steps": 69}, (), 1),
         (2_050, {"stages": (), "max_epochs": None}, (), None),
         (2_050, {"training_solver": apviz.ConjugateGradient()}, (), None),
         (400, {"optimiser": "adam"}, (), None),
     ],
 )
-def test_beyond_2000_rows_most_steps_use_few_rows_and_one_epoch_unless_the_solver_or_few_steps_are_given(
-    n, given, stages, budget
-):
+def test_beyond_2000_rows_solves_end_after_an_epoch_and_from_8000_rows_most_steps_use_fewer(n, given, stages, budget):
     with pytest.raises(FirstStep) as found:
         apviz.GaussianProcess(device="cpu", **given).fit(*data(n), hooks=[Settings()])
     (settings,) = found.value.args

@@ -48,9 +48,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("apviz")
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
-# The first steps of Adam use a quarter and half of the rows, and each solve ends after an epoch: a fifth of the work,
-# about the same likelihood (`benchmarks/README.md`, "Training with less work"). Fewer steps would hardly use all rows.
-STAGES, EPOCHS_OF_STEP, FEWEST_STEPS = ((0.25, 40), (0.5, 20)), 1, 70
+# Each solve of Adam ends after an epoch, which changes the likelihood by less than 0.001 nat a row. From STAGED_ROWS
+# on, its first steps use a quarter and half of the rows: a fifth of the work in all, and at most 0.005 nat a row less
+# (`benchmarks/README.md`, "Training with less work"). Of 4,000 rows of protein they lose 0.04, as a quarter has too few
+# neighbours to tell noise from detail. Fewer than FEWEST_STEPS would hardly use all rows.
+EPOCHS_OF_STEP, STAGES, STAGED_ROWS, FEWEST_STEPS = 1, ((0.25, 40), (0.5, 20)), 8_000, 70
 # rows used to search for the start of a training
 SEARCH_ROWS = 500
 # initial noise of a kernel without a noise term, as a share of the target's variance
@@ -115,13 +117,11 @@ def _training_settings(
     gp: GaussianProcess, n: int, kernel: str | Kernel, seed: int, noise_floor: float = 0.0
 ) -> TrainingSettings:
     is_exact = _is_exact(gp, n)
-    saves = (
-        n > CHOLESKY_ROWS and not is_exact and gp.max_steps >= FEWEST_STEPS and gp.training_solver is gp.solver is None
-    )
+    saves = n > CHOLESKY_ROWS and not is_exact and gp.training_solver is gp.solver is None
     stages, budget = gp.stages, gp.max_epochs
     # Only Adam has stages. `auto` ignores them for L-BFGS; L-BFGS by name rejects them.
     if stages == "auto" or (is_exact and gp.optimiser == "auto"):
-        stages = STAGES if saves else ()
+        stages = STAGES if saves and n >= STAGED_ROWS and gp.max_steps >= FEWEST_STEPS else ()
     if budget == "auto":
         budget = EPOCHS_OF_STEP if saves else None
     return TrainingSettings(

@@ -84,9 +84,9 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         noise_floor: σ² in scaled units stays above this. `auto`: 1e-6 of the target's variance for L-BFGS, else 1e-4.
             `fit` warns if σ² ends on the floor while the likelihood still rises.
         stages, max_epochs, trace_estimator: settings of Adam that save work: `stages`, `max_epochs` and `estimator` of
-            `apviz.TrainingSettings`. L-BFGS ignores them. `auto`: beyond 2,000 rows, with a solver that apviz chooses
-            and 70 steps or more, 40 steps on a quarter of the rows, 20 on half of them and the rest on all, each solve
-            ended after one epoch. `stages=(), max_epochs=None` solves every step on all rows, to the tolerance.
+            `apviz.TrainingSettings`. L-BFGS ignores them. `auto`: beyond 2,000 rows, with a solver that apviz chooses,
+            each solve ends after one epoch; from 8,000 rows and 70 steps on, 40 steps use a quarter of the rows and 20
+            half of them. `stages=(), max_epochs=None` solves every step on all rows, to the tolerance.
         scale: scale inputs and target. If false, everything stays in its own units. Inputs of a scikit-learn kernel
             are never scaled.
         variance: `solves`: one batched solve per up to 1,024 predicted rows; `neighbours`: given training rows nearby,

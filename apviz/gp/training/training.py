@@ -35,7 +35,7 @@ from apviz.solvers.serialization import to_plain
 from apviz.system import KernelSystem, tensor_of
 from apviz.tracing.attributes import surroundings
 from apviz.tracing.schema import FAILED, FINISHED, INTERRUPTED, SETTLED, TRAINING
-from apviz.tracing.training_trace import TrainingTrace
+from apviz.tracing.training_trace import SETTLED_STEPS, TrainingTrace
 
 COMPILED_ENGINE = "compiled_engine"
 
@@ -315,7 +315,7 @@ class Training:
                 hook.on_step(step, s)
         self._started = time.perf_counter()
         # L-BFGS has its own criteria
-        on_all = number > s.steps_in_stages
+        on_all = number >= s.steps_in_stages + SETTLED_STEPS  # few rows settle where all would still gain
         has_settled = s.until_settled and s.optimiser == "adam" and on_all and self.settled_at is not None
         return number < s.steps and not has_settled
 
