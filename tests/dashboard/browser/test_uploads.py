@@ -22,7 +22,7 @@ def test_uploads_beyond_the_limit_are_rejected_and_use_neither_memory_nor_disk(r
     memory = psutil.Process(server.process.pid).memory_info
 
     def on_disk() -> int:
-        return sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
+        return sum(path.stat().st_size for path in place.rglob("upload-*/*"))
 
     async def attack() -> None:
         tab = Tab(server.url, secrets.token_hex(16), "bytes that unpack to more than 4 MB")
