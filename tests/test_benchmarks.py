@@ -278,6 +278,17 @@ def test_the_table_of_systems_that_judge_matches_the_results_and_has_all_thirty(
     assert {row["system"] for row in rows} == {judge.name for judge in JUDGES} and len(JUDGES) == 30
 
 
+def test_the_table_of_default_trainings_matches_the_results():
+    from benchmarks.default_fit import ROWS, SETS, WAYS, table
+    from benchmarks.machine import RESULTS
+
+    cells = json.loads((RESULTS / "default_fit.json").read_text())["results"]
+    page = (RESULTS.parent / "README.md").read_text("utf-8")
+    shown = page.partition("<!-- of results/default_fit.json -->\n")[2].partition("\n\n")[0]
+    assert shown.splitlines() == table(cells)
+    assert set(cells) == {f"{name}, {n:,}: {way}" for name in SETS for n in ROWS for way in WAYS}
+
+
 def test_systems_that_judge_are_drawn_with_a_fixed_seed():
     from benchmarks.judging import JUDGES, draw
 

@@ -49,8 +49,8 @@ log = logging.getLogger("apviz")
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 # Each solve of Adam ends after an epoch, which changes the likelihood by less than 0.001 nat a row. From STAGED_ROWS
-# on, its first steps use a quarter and half of the rows: a fifth of the work in all, and at most 0.005 nat a row less
-# (`benchmarks/README.md`, "Training with less work"). Of 4,000 rows of protein they lose 0.04, as a quarter has too few
+# on, its first steps use a quarter and half of the rows: between a third and a tenth of the work in all, and no smaller
+# likelihood (`benchmarks/default_fit.py`). Of 4,000 rows of protein they lose 0.04 nat a row, as a quarter has too few
 # neighbours to tell noise from detail. Fewer than FEWEST_STEPS would hardly use all rows.
 EPOCHS_OF_STEP, STAGES, STAGED_ROWS, FEWEST_STEPS = 1, ((0.25, 40), (0.5, 20)), 8_000, 70
 # rows used to search for the start of a training
