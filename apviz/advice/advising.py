@@ -40,6 +40,7 @@ TWIN_SHARE, LEAST_ROWS, MOST_ROWS = 6, 800, 2_500
 #: Share of the seconds of the best solve that tests may take: less than a tenth, because the usual seconds may be twice
 #: those of the solve, and a test twice as long as the one before.
 SHARE_OF_TESTS = 0.07
+#: reason for a method that was not tested
 UNTESTED = "a test takes longer than a tenth of the solve; thorough advice tests every method"
 #: share of the free memory that a method may use
 MEMORY_SHARE = 0.9
@@ -171,9 +172,9 @@ def advise(
 
     Each method solves a pilot system of a few hundred to 1,250 of the rows. Methods that may be the best also solve one
     with twice as many rows (`apviz.advice.pilots`). Brief measurements give the cost of entries, factors and passes on
-    this machine (`apviz.solvers.choosing.costs`). Tests end where the next would take the advice beyond a tenth of the
-    best solve (`benchmarks/results/advisor.json`). If not even one test pays, `Automatic` is advised, with its usual
-    seconds.
+    this machine (`apviz.solvers.choosing.costs`). Tests end where the next is expected to take the advice beyond
+    about a tenth of the best solve; what it took is in `benchmarks/README.md`. If not even one test pays, `Automatic`
+    is advised, with its usual seconds.
 
     Args:
         system: K W = B.
@@ -181,8 +182,8 @@ def advise(
         tol: mean relative residual that apviz's own methods should reach.
         max_epochs: epoch limit of apviz's own methods.
         seed: seed of the rows of the pilot systems.
-        thorough: test every method, whatever it takes: at 6,000 and 14,000 rows about as long as the best solve. Also
-            if `solvers` are given.
+        thorough: test every method, whatever it takes: with 6,000 and 14,000 rows once or twice as long as the best
+            solve. Also if `solvers` are given.
         hooks: hooks of the solves of pilot systems; an exception in a hook ends the advice.
         clock: clock of the forecast seconds; use `time.process_time` if other processes share the machine.
 

@@ -60,7 +60,7 @@ def what_would_change(
     advised = next(iter(candidates.values())).forecast
     if all(each.half is None for each in candidates.values()):
         return ()
-    changes = [_looser(rehearsing, candidates, TIMES * tol)] if tol * TIMES < 1 else []
+    changes = [_looser(rehearsing, candidates, tol * TIMES)] if tol * TIMES < 1 else []
     if advised.seconds.likely > WORTH_MEASURING or advised.chance < 0.5:
         changes += [
             test(rehearsing, candidates, tol)

@@ -18,7 +18,7 @@ from apviz.solvers import (
     StopReason,
     overlapping,
 )
-from apviz.solvers.choosing.costs import UNREHEARSED, CostModel, memory_of_blocks, predicted, usual_work
+from apviz.solvers.choosing.costs import UNREHEARSED, CostModel, memory_of_blocks, of_factor, predicted, usual_work
 
 #: Share of the growth of log epochs between pilot systems that continues to all rows: likely, least, most. NONE: epochs
 #: of overlapping blocks do not grow. SOME: low rank leaves less growth. MOST: two-level Schwarz keeps nearly all of it.
@@ -26,11 +26,10 @@ NONE, SOME, MOST = (0.0, 0.0, 0.3), (0.5, 0.1, 1.0), (0.85, 0.5, 1.1)
 #: factor of uncertainty of seconds and work in either direction: 19 of 20 iterative solves of `benchmarks.advisor` are
 #: within it; for Cholesky and coloured projections it is a guess
 SPREAD: Final = 2.0
-#: chance that coloured projections converge within the usual number of sweeps
+#: chance, a guess, that coloured projections converge within the usual number of sweeps, or an untested solve at all
 CHANCE_OF_SWEEPS = 0.9
-#: Seconds of an untested solve ÷ its usual ones: likely, least, most. 91 of 95 solves of six data sets were within
-#: it, and all 43 of `benchmarks/results/advisor_brief.json`. The usual work counts seconds; about OF_ENTRIES of it are
-#: entries.
+#: Seconds of an untested solve ÷ its usual ones: likely, least, most. All 43 of `benchmarks/results/advisor_brief.json`
+#: were within it. The usual work counts seconds; about OF_ENTRIES of it are entries.
 USUAL, OF_ENTRIES = (1.0, 0.4, 4.0), 0.55
 #: work of a Cholesky factorisation: its entries and a pass
 WORK_OF_FACTOR: Final = 2.0
@@ -131,11 +130,12 @@ def untested(auto: Automatic, operator: Operator, columns: int, costs: CostModel
     """Forecast `auto` by what it usually takes, where a test of a method would take too long."""
     work = usual_work(operator.n, auto.tol)
     likely, low, high = (work * costs.work * each for each in USUAL)
-    blocks = overlapping(tol=auto.tol).resolve(operator, columns)[0]
     why = "as usual for as many rows; nothing was tested, as a test takes longer than a tenth of the solve"
     counted = Band(*(OF_ENTRIES * work * each for each in USUAL))
-    counted = counted._replace(low=min(WORK_OF_FACTOR, counted.low))  # `auto` may factor K
-    memory = memory_of_blocks(blocks, operator, columns)
+    memory = memory_of_blocks(overlapping(tol=auto.tol).resolve(operator, columns)[0], operator, columns)
+    factor = of_factor(operator, costs)
+    if factor.seconds() <= likely:  # then `auto` may factor K
+        counted, memory = counted._replace(low=min(WORK_OF_FACTOR, counted.low)), max(memory, factor.memory)
     return Forecast(auto, Band(likely, low, high), counted, memory, CHANCE_OF_SWEEPS, why)
 
 
