@@ -21,6 +21,7 @@ from benchmarks.machine import RESULTS, describe, keep
 from benchmarks.prediction_rivals import METHODS
 
 SIZES = (1_000, 2_000, 5_000, 20_000, 116_000)
+SHOWN = SIZES[:4]
 #: packages by method, which must be importable
 PACKAGES = {"apviz": "apviz", "scikit-learn": "sklearn", "GPBoost, Vecchia": "gpboost"}
 #: methods that hold n × n numbers, PyKrige the distances also for near rows, and the rows up to which 16 GiB suffice
@@ -50,6 +51,22 @@ def run(python: str, method: str, n: int, limit: int) -> dict[str, Any]:
         return {"failed": done.stderr.strip().splitlines()[-1][:200]}
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+def table(cells: dict[str, dict[str, Any]]) -> list[str]:
+    """Return the lines of the table of results in Markdown: seconds, RMSE, negative log likelihood."""
+    lines = ["| | n = " + " | ".join(f"{n:,}" for n in SHOWN) + " |", "|---" * (1 + len(SHOWN)) + "|"]
+    for method in METHODS:
+        found = [cells.get(f"{method}: n = {n:,}", {}) for n in SHOWN]
+        lines.append(f"| {method} | " + " | ".join(map(_said, found)) + " |")
+    return lines
+
+
+def _said(cell: dict[str, Any]) -> str:
+    if "rmse" not in cell:
+        return "n × n numbers" if "left_out" in cell else "not measured"
+    took = f"{cell['fit'] + cell['predict']:.3g} s"
+    return f"{took}, {cell['rmse']:.3g}, {cell['nll']:.3g}".replace("-", "−")
 
 
 def main() -> None:
