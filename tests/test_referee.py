@@ -264,6 +264,11 @@ def test_the_same_prediction_in_fewer_seconds_is_a_loss_too():
     assert tables.sooner(of_cells(cell(EXACT, 0.300, 4.0), cell(VECCHIA, 0.35, 1.0))).empty
 
 
+def test_seconds_of_an_entrant_are_those_of_the_seeds_it_finished():
+    found = of_cells(cell(EXACT, 0.1, 2.0), cell(EXACT, 0.2, 4.0, seed=1), cell(EXACT, None, seed=2))
+    assert float(found["nll"][0]) == pytest.approx(0.2) and float(found["seconds"][0]) == pytest.approx(3.0)
+
+
 def test_medians_are_over_seeds_and_a_seed_that_is_not_finished_is_infinite():
     found = of_cells(*(cell(EXACT, nll, seed=seed) for seed, nll in enumerate((0.1, 0.4, 0.3))))
     assert float(found["nll"][0]) == pytest.approx(0.3) and int(found["seeds"][0]) == 3

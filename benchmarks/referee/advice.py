@@ -71,7 +71,7 @@ def left_out(found: list[Judged]) -> pd.DataFrame:
 def write(folder: Path) -> str:
     """Write the results into the package and how good the advice is, and return that in words."""
     found = judged(folder)
-    lines = ",\n".join(f"  {json.dumps(each._asdict(), ensure_ascii=False)}" for each in found)
+    lines = ",\n".join(f"  {json.dumps(each._asdict(), ensure_ascii=False, allow_nan=False)}" for each in found)
     about = ",\n".join(
         f"  {json.dumps(name, ensure_ascii=False)}: {json.dumps(each)}" for name, each in models().items()
     )
