@@ -150,6 +150,8 @@ def _reason(row: Mapping[str, Any], of: pd.DataFrame) -> str:
 def markdown(of: pd.DataFrame, tol: float = GROWING_TOL) -> str:
     """Return a table of the repository's README: work and seconds to a tolerance, a line a method, a column a system.
 
+    A dash stands where a method was not measured.
+
     Args:
         of: medians of one family at one n.
     """
@@ -158,7 +160,7 @@ def markdown(of: pd.DataFrame, tol: float = GROWING_TOL) -> str:
     lines = [["method", *systems], ["---"] * (1 + len(systems))]
     for name in standings(of)["entrant"]:
         own = of[of["entrant"] == name].set_index("system")
-        lines.append([name, *(_entry(own.loc[each]) if each in own.index else "" for each in systems)])
+        lines.append([name, *(_entry(own.loc[each]) if each in own.index else "–" for each in systems)])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

@@ -1,9 +1,9 @@
 // Tables of measurements are sorted by the column whose header is pressed, and show the rows that hold what is typed.
 
-/** What a cell is sorted by: its first number, what is in brackets aside; text as it is. */
+/** What a cell is sorted by: its first number; text as it is, and so a number in brackets, which has another unit. */
 function keyOf(cell) {
   const text = cell.textContent.trim().replaceAll("−", "-");
-  const number = text.replace(/(\d),(?=\d{3})/g, "$1").match(/^[<>≤≥≈(]*\s*(-?\d+(?:\.\d+)?(?:e-?\d+)?)/);
+  const number = text.replace(/(\d),(?=\d{3})/g, "$1").match(/^[<>≤≥≈]*\s*(-?\d+(?:\.\d+)?(?:e-?\d+)?)/);
   return number ? Number(number[1]) : text;
 }
 
