@@ -19,17 +19,18 @@ import torch
 from rich.console import Console
 
 import apviz
-from apviz.gp.estimator.fitting import STAGES
+from apviz.gp.estimator.choices import STAGES
 from benchmarks.machine import RESULTS, keep
 from benchmarks.training import exact
 
 NAME = "default_fit"
 SETS, ROWS = ("protein", "sgemm", "airquality", "kin40k"), (4_000, 8_000)
-#: settings by their names
+#: settings by their names; the last are the defaults
 WAYS: dict[str, dict[str, Any]] = {
-    "to the tolerance": {"stages": (), "max_epochs": None},
-    "one epoch a step": {"stages": (), "max_epochs": 1},
-    "one epoch a step, stages": {"stages": STAGES, "max_epochs": 1},
+    "to the tolerance": {"optimiser": "adam", "stages": (), "max_epochs": None},
+    "one epoch a step": {"optimiser": "adam", "stages": (), "max_epochs": 1},
+    "one epoch a step, stages": {"optimiser": "adam", "stages": STAGES["adam"], "max_epochs": 1},
+    "scoring": {},
 }
 
 

@@ -269,7 +269,7 @@ def _describe_training(trace: Trace) -> str:
     if not len(noise):
         return f"{trace.method_name}: no step yet"
     return (
-        f"{trace.method_name}: {len(noise):,} Adam steps, σ² from {noise[0]:.3g} to {noise[-1]:.3g}, epochs or "
+        f"{trace.method_name}: {len(noise):,} steps, σ² from {noise[0]:.3g} to {noise[-1]:.3g}, epochs or "
         f"iterations of a solve from {epochs[0]:,} to {epochs[-1]:,}, {failed:,} solves not converged"
     )
 
@@ -293,6 +293,6 @@ def updates_table(traces: Sequence[Trace]) -> pd.DataFrame:
 
 
 def steps_table(traces: Sequence[Trace]) -> pd.DataFrame:
-    """Return a table of every Adam step of every training."""
+    """Return a table of every step of every training."""
     frames = [trace.to_dataframe("step").reset_index().assign(run=name) for trace, name in _named(traces)]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["run"])

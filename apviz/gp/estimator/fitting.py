@@ -19,6 +19,7 @@ from torch import Tensor
 from apviz.analysis.diagnosis.data import ON_FLOOR_FACTOR
 from apviz.analysis.diagnosis.training import diagnose_training
 from apviz.duplicates import NEAR, DistinctRows, as_two, first_of, groups_of, merged, near_duplicates
+from apviz.gp.estimator.choices import DTYPES, noise_floor_of, training_dtype, training_settings
 from apviz.gp.estimator.prior import Prior
 from apviz.gp.estimator.sklearn_kernels import SklearnModel
 from apviz.gp.estimator.tables import training_data, warn_of_rounding
@@ -29,14 +30,14 @@ from apviz.gp.scaling import Scaling
 from apviz.gp.training.gradient import ESTIMATORS
 from apviz.gp.training.likelihood import MarginalLikelihood, estimated_marginal_likelihood, exact_marginal_likelihood
 from apviz.gp.training.parametrisation import ABOVE_FLOOR, Parametrisation
-from apviz.gp.training.settings import OPTIMISERS, TrainingSettings, checked_stages, require_steps_beyond
+from apviz.gp.training.settings import OPTIMISERS, checked_stages, require_steps_beyond
 from apviz.gp.training.training import Training
 from apviz.hyperparameters import Hyperparameters
 from apviz.kernels import Kernel
 from apviz.kernels.own_sklearn import check_entries
 from apviz.operators import OPERATORS
 from apviz.preconditioners import whitening_of
-from apviz.settings import LARGEST_SEED, Auto, require, require_number, require_whole
+from apviz.settings import LARGEST_SEED, require, require_number, require_whole
 from apviz.solvers import Automatic, Cholesky, Hook, Solver
 from apviz.solvers.choosing.automatic import CHOLESKY_ROWS
 from apviz.system import KernelSystem, tensor_of
@@ -47,23 +48,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("apviz")
 
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
-# Each solve of Adam ends after an epoch, which changes the likelihood by less than 0.001 nat a row. From STAGED_ROWS
-# on, its first steps use a quarter and half of the rows: between a third and a tenth of the work in all, and no smaller
-# likelihood (`benchmarks/default_fit.py`). Of 4,000 rows of protein they lose 0.04 nat a row, as a quarter has too few
-# neighbours to tell noise from detail. Fewer than FEWEST_STEPS would hardly use all rows.
-EPOCHS_OF_STEP, STAGES, STAGED_ROWS, FEWEST_STEPS = 1, ((0.25, 40), (0.5, 20)), 8_000, 70
-# rows used to search for the start of a training
-SEARCH_ROWS = 500
 # initial noise of a kernel without a noise term, as a share of the target's variance
 START_NOISE = 0.1
 # A restart takes about a second: a larger number is a mistake.
 MOST_RESTARTS = 10_000
 # share of nearly equal rows from which a warning says so
 NEAR_SHARE = 0.01
-# Floors as shares of the target's variance. With exact likelihoods in float64, 300 to 1,000 rows without noise trained
-# without a failed factor at 1e-6 and often not at 1e-8. Iterative solves in float32 need the paper's.
-EXACT_FLOOR, ESTIMATED_FLOOR = 1e-6, 1e-4
 # factor by which the warning suggests to lower the floor
 LOWER_BY = 100
 
@@ -98,49 +88,11 @@ def check_settings(gp: GaussianProcess) -> None:
     )  # fmt: skip
     if not isinstance(gp.random_state, np.random.RandomState | None):
         require_whole("random_state", gp.random_state, 0, LARGEST_SEED)
-    # A scikit-learn kernel is converted once the number of inputs is known. `auto` means Adam for many rows.
+    # A scikit-learn kernel is converted once the number of inputs is known. `auto` differs by their number.
     if gp.noise_floor != "auto":
         require_number("noise_floor", gp.noise_floor, 0.0, "a number, at least 0, or 'auto'")
     for n in (2, CHOLESKY_ROWS + 1):
-        _training_settings(gp, n, "matern52" if isinstance(gp.kernel, SklearnKernel) else gp.kernel, seed=0)
-
-
-def training_dtype(gp: GaussianProcess, n: int) -> torch.dtype:
-    """Return the dtype of a training on n rows. With dtype `auto` and nothing to train, float64."""
-    if gp.dtype != "auto":
-        return DTYPES[gp.dtype]
-    is_coarse = n > CHOLESKY_ROWS and gp.optimiser != "l-bfgs" and gp.hyperparameters is None
-    return torch.float32 if is_coarse else torch.float64
-
-
-def _training_settings(
-    gp: GaussianProcess, n: int, kernel: str | Kernel, seed: int, noise_floor: float = 0.0
-) -> TrainingSettings:
-    is_exact = _is_exact(gp, n)
-    saves = n > CHOLESKY_ROWS and not is_exact and gp.training_solver is gp.solver is None
-    stages, budget = gp.stages, gp.max_epochs
-    # Only Adam has stages. `auto` ignores them for L-BFGS; L-BFGS by name rejects them.
-    if stages == "auto" or (is_exact and gp.optimiser == "auto"):
-        stages = STAGES if saves and n >= STAGED_ROWS and gp.max_steps >= FEWEST_STEPS else ()
-    if budget == "auto":
-        budget = EPOCHS_OF_STEP if saves else None
-    return TrainingSettings(
-        kernel=kernel, solver=_training_solver(gp), steps=_plain(gp.max_steps), step_size=_plain(gp.step_size),
-        probes=_plain(gp.probes), noise_floor=noise_floor, ard=bool(gp.ard), seed=seed,
-        optimiser="l-bfgs" if is_exact else "adam", until_settled=True, search_rows=SEARCH_ROWS,
-        restarts=_plain(gp.n_restarts), stages=stages, max_epochs=_plain(budget),
-        estimator=gp.trace_estimator,
-    )  # fmt: skip
-
-
-def _training_solver(gp: GaussianProcess) -> Solver:
-    return gp.training_solver or gp.solver or Automatic()
-
-
-def _is_exact(gp: GaussianProcess, n: int) -> bool:
-    """Return whether n rows are trained by L-BFGS on the exact likelihood."""
-    is_factored = n <= CHOLESKY_ROWS and isinstance(_training_solver(gp), Automatic | Cholesky)
-    return gp.optimiser == "l-bfgs" or (gp.optimiser == "auto" and is_factored)
+        training_settings(gp, n, "matern52" if isinstance(gp.kernel, SklearnKernel) else gp.kernel, seed=0)
 
 
 def scaling_of(gp: GaussianProcess, x: NDArray[np.float64], y: NDArray[np.float64]) -> Scaling:
@@ -224,7 +176,7 @@ def _training_of(gp: GaussianProcess, rows: DistinctRows, scaling: Scaling) -> T
     x, y = rows.x, rows.y
     model = sklearn_model_of(gp, x.shape[1])
     kernel, noise, initial = gp.kernel, None, None
-    noise_floor = _floor_of(_plain(gp.noise_floor), _is_exact(gp, len(x)), y)
+    noise_floor = noise_floor_of(gp, y)
     if model is not None:
         if model.start.is_evaluated:
             check_entries(model.kernel, x)
@@ -236,7 +188,7 @@ def _training_of(gp: GaussianProcess, rows: DistinctRows, scaling: Scaling) -> T
         if noise is None:
             noise = max(START_NOISE * (float(y.var()) or 1.0), 2 * noise_floor)
         initial = Hyperparameters.of(kernel, noise, float(y.mean()))
-    settings = _training_settings(gp, len(x), kernel, seed_of(gp), noise_floor)
+    settings = training_settings(gp, len(x), kernel, seed_of(gp), noise_floor)
     return Training(
         x, y, settings, path=gp.path, initial=initial, operator=gp.operator, dtype=training_dtype(gp, len(x)),
         device=gp.device, constraints=None if model is None else model.constraints(scaling), rows=rows,
@@ -275,16 +227,8 @@ def train(
             stacklevel=3,
         )
     settings = training.settings
-    _warn_if_on_floor(hyperparameters, settings.noise_floor, settings.optimiser == "l-bfgs")
+    _warn_if_on_floor(hyperparameters, settings.noise_floor, settings.optimiser != "adam")
     return hyperparameters, trace
-
-
-def _floor_of(noise_floor: float | Auto, is_exact: bool, y: Tensor) -> float:
-    """Return the floor of σ² for targets y: (n,) or (n, p), in the units in which they are trained."""
-    if not isinstance(noise_floor, str):
-        return float(noise_floor)
-    variance = float(y.double().var()) if y.numel() > 1 else 0.0
-    return (EXACT_FLOOR if is_exact else ESTIMATED_FLOOR) * (variance or 1.0)
 
 
 def _warn_if_on_floor(h: Hyperparameters, floor: float, is_exact: bool) -> None:
@@ -392,8 +336,3 @@ def seed_of(gp: GaussianProcess) -> int:
     if gp.random_state is None or isinstance(gp.random_state, np.random.RandomState):
         return int(check_random_state(gp.random_state).randint(2**31))
     return int(gp.random_state)
-
-
-def _plain(number: Any) -> Any:
-    """Convert a NumPy number, as a grid search sets, to a Python number. Other values are returned unchanged."""
-    return number.item() if isinstance(number, np.generic) else number

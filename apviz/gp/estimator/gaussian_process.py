@@ -74,19 +74,19 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             solver's tolerance. None: 0.05 if apviz chooses the solver, and no rule for a given one.
         training_solver: solver of the training steps; None: `solver`. The paper's is `apviz.gp.PAPER_SOLVER`.
         hyperparameters: hyperparameters to predict with, instead of training. None: train them.
-        optimiser: `l-bfgs` on the exact likelihood in float64; `adam` with stochastic gradients, one solve a step;
-            `auto`: L-BFGS for up to 2,000 rows if `training_solver` uses a Cholesky factor there, else Adam.
-        max_steps: largest number of Adam steps or L-BFGS iterations. A training ends earlier once it has settled, and
-            warns if it has not settled by then.
+        optimiser: `l-bfgs` on the exact likelihood in float64; `scoring` or `adam`, with stochastic gradients; `auto`:
+            L-BFGS for up to 2,000 rows if `training_solver` uses a Cholesky factor there, else scoring for a kernel by
+            name and Adam for others. See `apviz.TrainingSettings`.
+        max_steps: largest number of steps. A training ends earlier once it has settled, and else warns.
         n_restarts: number of further random starts. L-BFGS improves every start for 30 iterations on up to 500
             random rows, and the training continues from the best.
-        step_size, probes: training settings as in `apviz.TrainingSettings`.
+        step_size, probes: the step size of Adam, and the number of probes of stochastic gradients.
         noise_floor: σ² in scaled units stays above this. `auto`: 1e-6 of the target's variance for L-BFGS, else 1e-4.
             `fit` warns if σ² ends on the floor while the likelihood still rises.
-        stages, max_epochs, trace_estimator: settings of Adam that save work: `stages`, `max_epochs` and `estimator` of
+        stages, max_epochs, trace_estimator: settings that save work, `stages`, `max_epochs` and `estimator` of
             `apviz.TrainingSettings`. L-BFGS ignores them. `auto`: beyond 2,000 rows, with a solver that apviz chooses,
-            each solve ends after one epoch; from 8,000 rows and 70 steps on, 40 steps use a quarter of the rows and 20
-            half of them. `stages=(), max_epochs=None` solves every step on all rows, to the tolerance.
+            each solve ends after one epoch; from 8,000 rows on, 6 steps of scoring (40 of Adam) use a quarter of the
+            rows and 3 (20) half of them. `stages=(), max_epochs=None` solves on all rows, to the tolerance.
         scale: scale inputs and target. If false, everything stays in its own units. Inputs of a scikit-learn kernel
             are never scaled.
         variance: `solves`: one batched solve per up to 1,024 predicted rows; `neighbours`: given training rows nearby,

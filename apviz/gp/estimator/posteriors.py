@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from apviz.duplicates import DistinctRows
-from apviz.gp.estimator.fitting import DTYPES
+from apviz.gp.estimator.choices import DTYPES
 from apviz.gp.kriging.drift import FittedDrift
 from apviz.gp.kriging.kriging import Kriging
 from apviz.gp.prediction.posterior import Posterior

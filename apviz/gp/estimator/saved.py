@@ -20,7 +20,8 @@ from apviz.datasets.sphere import AnyEncoding, encoding_from_plain
 from apviz.duplicates import DistinctRows
 from apviz.files import file_made_whole, path_of
 from apviz.gp.estimator import sklearn_kernels
-from apviz.gp.estimator.fitting import DTYPES, check_settings, fitted_kernel
+from apviz.gp.estimator.choices import DTYPES
+from apviz.gp.estimator.fitting import check_settings, fitted_kernel
 from apviz.gp.estimator.posteriors import restore, solved_weights
 from apviz.gp.kriging.drift import DEGREES, Basis, FittedDrift, functions_of
 from apviz.gp.scaling import Scaling

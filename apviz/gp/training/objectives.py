@@ -13,8 +13,9 @@ from torch import Tensor
 from apviz.duplicates import DistinctRows, merged
 from apviz.factors import NotPositiveDefinite
 from apviz.gp.training.gradient import Gradient, marginal_likelihood_gradient, step_system
+from apviz.gp.training.information import average_information
 from apviz.gp.training.likelihood import exact_marginal_likelihood
-from apviz.gp.training.parametrisation import Parametrisation, Transform
+from apviz.gp.training.parametrisation import Parametrisation
 from apviz.gp.training.settings import TrainingSettings
 from apviz.hyperparameters import Hyperparameters
 from apviz.operators import DENSE_MAX_N, CountingOperator
@@ -32,6 +33,8 @@ class Evaluation:
         solution: result of the solve, or of the last of several.
         work: total work, in kernel entries ÷ n².
         evaluations: number of evaluations.
+        information: (2 + p, 2 + p) float64, curvature of the objective in the raw parameters; None: not asked for.
+        rows: number of rows of the evaluation.
     """
 
     gradient: Tensor
@@ -39,6 +42,8 @@ class Evaluation:
     solution: Solution
     work: float
     evaluations: int = 1
+    information: Tensor | None = None
+    rows: int = 0
 
 
 class SolveStopped(Exception):
@@ -70,8 +75,6 @@ class Objective(ABC):
         rows: observations that were merged into x and y, on the CPU; None: none were. Then n counts all of them.
     """
 
-    #: transform of positive numbers that suits the optimiser
-    transform: Transform
     #: (n, l+1) initial weights of the next solve, kept for warm starts and in checkpoints
     weights: Tensor | None = None
 
@@ -101,8 +104,6 @@ class Objective(ABC):
 class StochasticGradient(Objective):
     """A gradient estimate from one batched solve for the targets and l probes (paper, section 2), without a value."""
 
-    transform = "softplus"
-
     def __init__(
         self, x: Tensor, y: Tensor, parametrisation: Parametrisation, settings: TrainingSettings, *,
         dtype: torch.dtype, operator: str, dataset: str, rows: DistinctRows | None = None,
@@ -129,16 +130,21 @@ class StochasticGradient(Objective):
         stop_request.check(solution)
         weights = solution.weights.to(operator.x)
         gradient = marginal_likelihood_gradient(operator, weights, built.probes.dual_of(weights))
-        self.weights = solution.weights if s.warm_start else None
-        work = (solution.work + operator.work) * (len(x) / len(self.x)) ** 2
-        share = rows.n / self.rows.n
-        return Evaluation(self._chained(raw, gradient.of_all(rows, h.noise)) / share, math.nan, solution, work)
+        information, more = None, 0.0
+        if s.optimiser == "scoring":
+            outputs = weights[:, : weights.shape[1] - s.probes].contiguous()
+            information, more = average_information(operator, outputs, raw, self.parametrisation, solver, rows)
+            information /= rows.n
+        self.weights = solution.weights if s.keeps_probes else None
+        work = (solution.work + operator.work + more) * (len(x) / len(self.x)) ** 2
+        return Evaluation(
+            self._chained(raw, gradient.of_all(rows, h.noise)) * (self.rows.n / rows.n), math.nan, solution, work,
+            information=information, rows=rows.n,
+        )  # fmt: skip
 
 
 class ExactLikelihood(Objective):
     """Exact value and gradient by a Cholesky factor of K in float64."""
-
-    transform = "log"
 
     def __init__(
         self, x: Tensor, y: Tensor, parametrisation: Parametrisation, *, dataset: str = "",

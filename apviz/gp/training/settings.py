@@ -22,8 +22,8 @@ from apviz.tracing.training_trace import TrainingTrace
 
 #: the paper's solver of a training step (section 5.1), except the batch size, which depends on its GPU's memory
 PAPER_SOLVER = AlternatingProjection(tol=1.0, min_epochs=11)
-OptimiserName = Literal["adam", "l-bfgs"]
-OPTIMISERS = ("adam", "l-bfgs")
+OptimiserName = Literal["adam", "scoring", "l-bfgs"]
+OPTIMISERS = ("adam", "scoring", "l-bfgs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,14 +41,16 @@ class TrainingSettings:
         probes: l, the number of probe vectors of the trace estimate.
         noise_floor: σ² stays above this.
         ard: for a kernel by name: one lengthscale per input, else one for all.
-        warm_start: start every solve from the last step's weights, which also keeps the probes fixed.
+        warm_start: start every solve from the last step's weights, which also keeps the probes fixed. Scoring does so.
         spectrum: record κ and κ′ of every step, as estimates for large n; under a million kernel entries a step.
         seed: seed of the probes and of the random starts.
-        optimiser: `adam` for any number of rows, with gradients from probes and one solve a step; or `l-bfgs`
-            (SciPy's L-BFGS-B) on the marginal likelihood, with a Cholesky factor in float64 whatever the dtype. A step
-            is then an iteration of one or a few factorisations, and solver and probes are ignored.
-        until_settled: end before `steps` once the training has settled: L-BFGS by its own criteria, Adam as defined in
-            `apviz.tracing.training_trace.settled_at`.
+        optimiser: `adam` for any number of rows, with gradients from probes and one solve a step; `scoring`, Newton
+            steps with the same gradients and the average information of the likelihood, at a second solve a step for
+            as many right-hand sides as hyperparameters: far fewer steps, for kernels with smooth likelihoods; or
+            `l-bfgs` (SciPy's L-BFGS-B) on the marginal likelihood, with a Cholesky factor in float64 whatever the
+            dtype. A step is then an iteration of one or a few factorisations, and solver and probes are ignored.
+        until_settled: end before `steps` once the training has settled: Adam as defined in
+            `apviz.tracing.training_trace.settled_at`; scoring and L-BFGS by their own criteria, whatever this is.
         search_rows: with more rows than this, first optimise the start by L-BFGS on the exact likelihood of this number
             of random rows; 0: no search. No step includes its work; the trace has it as `search_work`.
         restarts: number of further random starts of this search; the one with the largest likelihood is used.
@@ -114,7 +116,9 @@ class TrainingSettings:
             object.__setattr__(self, "max_epochs", int(self.max_epochs))
             _ = self.solver_of_step  # raises for a budget below the solver's `min_epochs`
         object.__setattr__(self, "stages", checked_stages(self.stages))
-        require(not self.stages or self.optimiser == "adam", "stages", self.stages, "(), because L-BFGS uses all rows")
+        require(
+            not self.stages or self.optimiser != "l-bfgs", "stages", self.stages, "(), because L-BFGS uses all rows"
+        )
         require_steps_beyond(self.stages, "steps", self.steps)
         for name in ("steps", "probes", "seed", "search_rows", "restarts"):  # JSON does not know NumPy's
             object.__setattr__(self, name, int(getattr(self, name)))
@@ -153,9 +157,14 @@ class TrainingSettings:
             step -= count
         return None
 
+    @property
+    def keeps_probes(self) -> bool:
+        """Whether all steps share their probes, and a solve starts from the last step's weights."""
+        return self.warm_start or self.optimiser == "scoring"
+
     def seed_of(self, step: int) -> int:
-        """Return the seed of a step's probes. With a warm start all steps share their right-hand sides."""
-        return self.seed if self.warm_start else (self.seed << 20) + step
+        """Return the seed of a step's probes."""
+        return self.seed if self.keeps_probes else (self.seed << 20) + step
 
     @property
     def solver_of_step(self) -> Solver:
@@ -298,7 +307,7 @@ class TrainingProgress(TrainingHook):
         solution = step.solution
         solved = f"{solution.epochs} epochs to residual {solution.residual:.2g}"
         unconverged = "" if solution.converged else ", not converged"
-        label = settings.solver.method.name if settings.optimiser == "adam" else "L-BFGS"
+        label = "L-BFGS" if settings.optimiser == "l-bfgs" else settings.solver.method.name
         most = "at most " if settings.until_settled else ""
         self.console.print(
             f"{label}: step {step.number} of {most}{settings.steps}, σ² = "

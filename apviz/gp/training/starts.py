@@ -28,8 +28,8 @@ NOISE_SHARES, MULTIPLES = (0.1, 0.5, 0.01), (1.0, 3.0, 1 / 3, 1 / 9, 1 / 27)
 SPREAD = 1.5
 # iterations on the subset; more bring the start no closer to the optimum on all rows
 MOST_ITERATIONS = 30
-# The search for Adam's start changes a number by at most this factor: the optimum of few rows in float64 may be out of
-# reach for all rows in float32.
+# The search for a start of stochastic gradients changes a number by at most this factor: the optimum of few rows in
+# float64 may be out of reach for all rows in float32.
 REACH = 10.0
 
 
@@ -59,7 +59,7 @@ def start_of(settings: TrainingSettings, objective: Objective) -> Hyperparameter
     s = settings
     if isinstance(s.kernel, Kernel):
         return Hyperparameters.of(s.kernel, math.log(2) + s.noise_floor)
-    if s.optimiser == "l-bfgs" or s.search_rows:
+    if s.optimiser != "adam" or s.search_rows:
         start = scales_of(objective.x, objective.y, objective.parametrisation, s.seed)
         return likeliest(variations(start, s.noise_floor), objective, s.seed)
     return None
@@ -130,7 +130,7 @@ def optimum_of_few(
     objective = ExactLikelihood(x[drawn], y[drawn], logarithmic, rows=whole.rows.of(drawn))
     first = logarithmic.raw(start)
     bounds = logarithmic.bounds(first)
-    if settings.optimiser == "adam":
+    if settings.optimiser != "l-bfgs":
         reach = math.log(REACH)
         near = zip(first.tolist(), logarithmic.positive.tolist(), strict=True)
         reached = [(value - reach, value + reach) if positive else (None, None) for value, positive in near]

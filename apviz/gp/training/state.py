@@ -93,7 +93,7 @@ class TrainingState:
     def put(self, step: Step, move: Move, conditioning: Conditioning) -> None:
         """Record a step."""
         h, solution = step.hyperparameters, step.solution
-        epochs = solution.epochs if self.settings.optimiser == "adam" else move.at.evaluations
+        epochs = move.at.evaluations if self.settings.optimiser == "l-bfgs" else solution.epochs
         self.record.variable_attrs["step", "kappa"] = {"is_estimate": conditioning.is_estimate}
         values: dict[str, Any] = {
             "step": step.number, "noise": h.noise, "mean": h.mean, "gradient_norm": step.gradient_norm,

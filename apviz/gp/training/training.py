@@ -19,8 +19,8 @@ from apviz.duplicates import DistinctRows
 from apviz.factors import NotPositiveDefinite
 from apviz.gp.training.checkpoint import fingerprint
 from apviz.gp.training.objectives import Evaluation, ExactLikelihood, Objective, SolveStopped, StochasticGradient
-from apviz.gp.training.optimisers import LBFGS, Adam, Move, Optimiser
-from apviz.gp.training.parametrisation import Constraints
+from apviz.gp.training.optimisers import LBFGS, Adam, Move, Optimiser, Scoring
+from apviz.gp.training.parametrisation import Constraints, Transform
 from apviz.gp.training.settings import Step, TrainingHook, TrainingSettings
 from apviz.gp.training.starts import optimum_of_few, parametrisation_of, start_of
 from apviz.gp.training.state import Conditioning, TrainingState
@@ -35,9 +35,11 @@ from apviz.solvers.serialization import to_plain
 from apviz.system import KernelSystem, tensor_of
 from apviz.tracing.attributes import surroundings
 from apviz.tracing.schema import FAILED, FINISHED, INTERRUPTED, SETTLED, TRAINING
-from apviz.tracing.training_trace import SETTLED_STEPS, TrainingTrace
+from apviz.tracing.training_trace import SETTLED_NATS, SETTLED_STEPS, TrainingTrace
 
 COMPILED_ENGINE = "compiled_engine"
+#: the steps of an optimiser, in the provenance of hyperparameters
+STEPS_OF = {"adam": "Adam steps with", "scoring": "scoring steps with", "l-bfgs": "iterations of L-BFGS with"}
 
 
 class TrainingError(RuntimeError):
@@ -71,7 +73,7 @@ class Training:
         settings: settings of the training; raise `steps` to continue a finished one.
         path: path of the trace, by convention `*.zarr`.
         initial: initial hyperparameters. None: for a kernel by name, Adam starts from raw parameters of zero, as
-            GPyTorch does, and L-BFGS from the likeliest of lengthscales around median distances and shares of the
+            GPyTorch does, and the others from the likeliest of lengthscales around median distances and shares of the
             target's variance as noise; any other kernel starts from its own values. With `search_rows`, the search for
             a start begins there.
         operator, dtype, device: as in `KernelSystem`.
@@ -144,7 +146,8 @@ class Training:
 
     def _objective_of(self, x: Tensor, y: Tensor, initial: Hyperparameters | None) -> Objective:
         s, is_exact = self.settings, self.settings.optimiser == "l-bfgs"
-        of = parametrisation_of(s, self._d, initial, "log" if is_exact else "softplus", self._constraints)
+        transform: Transform = "softplus" if s.optimiser == "adam" else "log"
+        of = parametrisation_of(s, self._d, initial, transform, self._constraints)
         if is_exact:
             return ExactLikelihood(x, y, of, dataset=self._dataset, rows=self._rows)
         return StochasticGradient(
@@ -152,9 +155,13 @@ class Training:
         )
 
     def _optimiser_at(self, raw: Tensor) -> Optimiser:
-        if self.settings.optimiser == "l-bfgs":
+        s = self.settings
+        if s.optimiser == "l-bfgs":
             return LBFGS(raw, self._bounds)
-        return Adam(raw, self.settings.step_size, self._bounds)
+        if s.optimiser == "scoring":
+            # twice what the error of the probes costs, see `Scoring`
+            return Scoring(raw, self._bounds, self._n, settled=max(SETTLED_NATS, len(raw) / s.probes))
+        return Adam(raw, s.step_size, self._bounds)
 
     @property
     def path(self) -> Path | None:
@@ -178,7 +185,7 @@ class Training:
 
     def _hyperparameters(self, steps: int) -> Hyperparameters:
         """Return the current hyperparameters, with a provenance of this number of steps."""
-        how = "Adam steps with" if self.settings.optimiser == "adam" else "iterations of L-BFGS with"
+        how = STEPS_OF[self.settings.optimiser]
         provenance = f"{steps} {how} {self._solver.method.name} on {self._n:,} rows"
         return self._objective.parametrisation.hyperparameters(self._state.optimiser.raw, provenance)
 
@@ -237,7 +244,7 @@ class Training:
 
     def _run(self, hooks: list[Hook]) -> Hyperparameters:
         s, attrs = self.settings, self._state.record.attrs
-        if attrs.get("stop_reason") == SETTLED and (s.until_settled or s.optimiser == "l-bfgs"):
+        if attrs.get("stop_reason") == SETTLED and (s.until_settled or s.optimiser != "adam"):
             return self.hyperparameters
         for how_it_ended in ("stop_reason", "stop_message"):
             attrs.pop(how_it_ended, None)
@@ -314,7 +321,7 @@ class Training:
             if isinstance(hook, TrainingHook):
                 hook.on_step(step, s)
         self._started = time.perf_counter()
-        # L-BFGS has its own criteria
+        # the others have their own criteria
         on_all = number >= s.steps_in_stages + SETTLED_STEPS  # few rows settle where all would still gain
         has_settled = s.until_settled and s.optimiser == "adam" and on_all and self.settled_at is not None
         return number < s.steps and not has_settled
@@ -376,6 +383,8 @@ def _check(settings: Any, initial: Any, rows: Any, path: str | Path | None, oper
         require(bool(Path(path).name), "path", path, "a path with a name, such as 'fit.zarr'")
         local = not isinstance(path, str) or "://" not in path
         require(local, "path", path, "a local path, because the checkpoint is a file next to the trace")
+    if isinstance(settings, TrainingSettings) and current() is not None:
+        require(settings.optimiser != "scoring", "optimiser", "scoring", "adam on ranks: scoring runs in one process")
     require(operator in ("auto", *OPERATORS), "operator", operator, f"auto, {', '.join(OPERATORS)}")
     if torch.is_inference_mode_enabled():
         raise ValueError(

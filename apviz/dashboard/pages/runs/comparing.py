@@ -177,7 +177,7 @@ def _cards(choice: RunsView, is_hidden: Callable[[Trace], bool], *, lecture: boo
             table=performance_profile, axes=380, lecture=lecture,
         ),
         "training": ChartCard(
-            "Trainings", "The noise and what each step's solve took, by Adam step.",
+            "Trainings", "The noise and what each step's solve took, by step.",
             lambda traces, theme: visible(plots.training(traces, theme=theme), traces),
             takes=has_steps, table=steps_table, axes=520, lecture=lecture,
         ),
