@@ -10,6 +10,7 @@ whole fit on one thread. A cell that is in `results/default_fit.json` is not run
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import time
 import warnings
@@ -49,6 +50,11 @@ def measure(name: str, n: int, way: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def key_of(n: int, name: str, way: str) -> str:
+    """Return the name of a cell."""
+    return f"{name}, {n:,}: {way}"
+
+
 def table(cells: dict[str, dict[str, Any]]) -> list[str]:
     """Return the lines of the table of results in Markdown."""
     lines = [
@@ -75,14 +81,12 @@ def main() -> None:
     torch.set_num_threads(1)
     path = RESULTS / f"{NAME}.json"
     cells = json.loads(path.read_text())["results"] if path.exists() else {}
-    for n in map(int, asked.rows.split(",")):
-        for name in asked.sets.split(","):
-            for way in WAYS:
-                key = f"{name}, {n:,}: {way}"
-                if key not in cells:
-                    cells[key] = measure(name, n, way)
-                    keep(NAME, cells, show=False)
-                Console(stderr=True).print(key, cells[key], highlight=False)
+    for n, name, way in itertools.product(map(int, asked.rows.split(",")), asked.sets.split(","), WAYS):
+        if key_of(n, name, way) not in cells:
+            cells[key_of(n, name, way)] = measure(name, n, way)
+            in_order = (key_of(*each) for each in itertools.product(ROWS, SETS, WAYS))
+            keep(NAME, {key: cells[key] for key in in_order if key in cells}, show=False)
+        Console(stderr=True).print(key_of(n, name, way), cells[key_of(n, name, way)], highlight=False)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""One cell of `benchmarks.prediction_seconds`: a method fits survey tracks and predicts new points.
+"""One cell of `benchmarks.prediction_seconds`: a method fits survey tracks, or a table, and predicts new points.
 
-`python benchmarks/prediction_rivals.py METHOD N` prints JSON. It needs NumPy and the package of the method alone, so
-that a rival may be installed in an environment of its own.
+`python benchmarks/prediction_rivals.py METHOD N [TABLE.npz]` prints JSON. It needs NumPy and the package of the method
+alone, so that a rival may be installed in an environment of its own. A table has the arrays x, y of the rows to fit and
+z, observed of the rows to predict.
 """
 
 from __future__ import annotations
@@ -47,20 +48,29 @@ def depth(x: Array) -> Array:
     return -40 + 2 * found
 
 
-def cell(method: str, n: int) -> dict[str, float]:
-    """Fit n random rows and predict 2,000 points: seconds of the processor, errors and negative log likelihood."""
+def survey(n: int) -> tuple[Array, ...]:
+    """Return n random rows of the survey, 2,000 points, what is observed there, and the truth without noise."""
     x, y = tracks()
     rng = np.random.default_rng(n)
     rows = rng.permutation(ROWS)[:n]
     z = rng.uniform(0, SIDE, (POINTS, 2))
-    truth, observed = depth(z), depth(z) + NOISE * rng.standard_normal(POINTS)
+    return x[rows], y[rows], z + OFFSET, depth(z) + NOISE * rng.standard_normal(POINTS), depth(z)
+
+
+def cell(method: str, n: int, table: str | None = None) -> dict[str, float]:
+    """Fit n rows and predict others: seconds of the processor, errors and negative log likelihood."""
+    if table is None:
+        x, y, z, observed, truth = survey(n)
+    else:
+        x, y, z, observed = (np.load(table)[name] for name in ("x", "y", "z", "observed"))
+        truth = observed
     fit = METHODS[method]
     warnings.simplefilter("ignore")
-    fit(x[:200], y[:200])(z[:10] + OFFSET)  # compiles what is compiled once
+    fit(x[:200], y[:200])(z[:10])  # compiles what is compiled once
     started, wall = seconds(), time.perf_counter()
-    predict = fit(x[rows], y[rows])
+    predict = fit(x, y)
     fitted = seconds()
-    mean, sd = predict(z + OFFSET)
+    mean, sd = predict(z)
     done = seconds()
     nats = 0.5 * np.mean(np.log(2 * np.pi * sd**2) + ((observed - mean) / sd) ** 2)
     return {
@@ -136,18 +146,22 @@ def by_pykrige_nearby(x: Array, y: Array) -> Predict:
 
 
 def by_gpboost(x: Array, y: Array) -> Predict:
-    """Fit Vecchia's approximation with its default number of neighbours, and a constant mean."""
+    """Fit Vecchia's approximation with its default number of neighbours, and a constant mean.
+
+    A map has one lengthscale; a table has one for each column.
+    """
     import gpboost
 
-    centre = x.mean(0)
-    settings = {"cov_function": "matern", "cov_fct_shape": 2.5, "gp_approx": "vecchia", "likelihood": "gaussian"}
-    model = gpboost.GPModel(gp_coords=(x - centre) / 1e3, **settings)
+    centre, ard = x.mean(0), "_ard" if x.shape[1] > 2 else ""
+    unit = float(x.std()) / 6  # about 1 km of the survey
+    settings = {"cov_function": f"matern{ard}", "cov_fct_shape": 2.5, "gp_approx": "vecchia", "likelihood": "gaussian"}
+    model = gpboost.GPModel(gp_coords=(x - centre) / unit, **settings)
     one = np.ones((len(x), 1))
     model.fit(y=y, X=one)
 
     def predict(z: Array) -> tuple[Array, Array]:
         found = model.predict(
-            gp_coords_pred=(z - centre) / 1e3, X_pred=np.ones((len(z), 1)), predict_var=True, predict_response=True
+            gp_coords_pred=(z - centre) / unit, X_pred=np.ones((len(z), 1)), predict_var=True, predict_response=True
         )
         return found["mu"], np.sqrt(found["var"])
 
@@ -163,4 +177,4 @@ METHODS: dict[str, Callable[[Array, Array], Predict]] = {
 }
 
 if __name__ == "__main__":
-    print(json.dumps(cell(sys.argv[1], int(sys.argv[2]))))
+    print(json.dumps(cell(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])))

@@ -4,18 +4,25 @@
 of its own with one thread. Seconds are those of the processor, training included. Rivals may be installed for another
 interpreter, named by `APVIZ_RIVALS`; a method that is not installed there is left out. A cell that takes longer than
 `--limit` seconds of the processor is recorded as unfinished, and so are larger ones of its method.
+
+`--tables` runs the cells of `results/prediction_tables.json` instead: apviz and GPBoost on registered data sets.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import math
 import os
 import resource
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from benchmarks.machine import RESULTS, describe, keep
 from benchmarks.prediction_rivals import METHODS
@@ -26,6 +33,9 @@ SHOWN = SIZES[:4]
 PACKAGES = {"apviz": "apviz", "scikit-learn": "sklearn", "GPBoost, Vecchia": "gpboost"}
 #: methods that hold n × n numbers, PyKrige the distances also for near rows, and the rows up to which 16 GiB suffice
 DENSE, MOST_ROWS = ("scikit-learn", "PyKrige", "PyKrige, 50 nearest rows"), 10_000
+#: registered data sets, their rows to fit and to predict, and the methods that fit them
+TABLES, TABLE_SIZES, TABLE_POINTS = ("protein", "kin40k", "bike", "china", "sgemm"), (5_000, 20_000), 2_000
+TABLE_METHODS = ("apviz", "GPBoost, Vecchia")
 RUNNER = Path(__file__).with_name("prediction_rivals.py")
 
 
@@ -38,11 +48,11 @@ def interpreter(method: str) -> str | None:
     return None
 
 
-def run(python: str, method: str, n: int, limit: int) -> dict[str, Any]:
-    """Run a cell; it is killed beyond the limit of seconds of the processor."""
+def run(python: str, method: str, n: int, limit: int, *table: str) -> dict[str, Any]:
+    """Run a cell, of the survey or of a table; it is killed beyond the limit of seconds of the processor."""
     environment = {**os.environ, **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")}
     done = subprocess.run(
-        [python, "-P", str(RUNNER), method, str(n)], env=environment, capture_output=True, text=True,
+        [python, "-P", str(RUNNER), method, str(n), *table], env=environment, capture_output=True, text=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5)),
     )  # fmt: skip
     if done.returncode < 0:
@@ -69,12 +79,57 @@ def _said(cell: dict[str, Any]) -> str:
     return f"{took}, {cell['rmse']:.3g}, {cell['nll']:.3g}".replace("-", "−")
 
 
+def rows_of(name: str, n: int, path: Path) -> int:
+    """Write n random rows of a data set to fit, and others to predict, and return n; or the rows there are."""
+    from apviz import datasets
+
+    whole = datasets.load(name)
+    x = np.concatenate([whole.train_x, whole.test_x]).astype(np.float64)
+    y = np.concatenate([whole.train_y, whole.test_y]).astype(np.float64)
+    order = np.random.default_rng(n).permutation(len(x))
+    points = min(TABLE_POINTS, len(x) // 5)
+    fitted, predicted = order[points : points + n], order[:points]
+    np.savez(path, x=x[fitted], y=y[fitted], z=x[predicted], observed=y[predicted])
+    return len(fitted)
+
+
+def tables(limit: int) -> None:
+    """Run what is missing of the registered data sets."""
+    path = RESULTS / "prediction_tables.json"
+    cells = json.loads(path.read_text())["results"] if path.exists() else {}
+    with tempfile.TemporaryDirectory() as folder:
+        for n, name, method in itertools.product(TABLE_SIZES, TABLES, TABLE_METHODS):
+            key, python = f"{method}, {name}: n = {n:,}", interpreter(method)
+            if key in cells or python is None:
+                continue
+            table = Path(folder, "table.npz")
+            rows = rows_of(name, n, table)
+            cells[key] = run(python, method, rows, limit, str(table)) | {"rows": rows, "load": os.getloadavg()[0]}
+            keep("prediction_tables", cells, describe() | {"threads": 1}, show=False)
+            print(key, cells[key], flush=True)
+
+
+def table_of_tables(cells: dict[str, dict[str, Any]]) -> list[str]:
+    """Return the lines of the table of registered data sets in Markdown: a line a set and number of rows."""
+    lines = ["| data, rows | " + " | ".join(TABLE_METHODS) + " | seconds, ratio |", "|---|---|---|---|"]
+    for n, name in itertools.product(TABLE_SIZES, TABLES):
+        found = [cells.get(f"{method}, {name}: n = {n:,}", {}) for method in TABLE_METHODS]
+        took = [cell["fit"] + cell["predict"] if "fit" in cell else math.nan for cell in found]
+        ratio = f"{took[0] / took[1]:.2g}" if math.isfinite(took[0] / took[1]) else "–"
+        rows = next((cell["rows"] for cell in found if "rows" in cell), n)
+        lines.append(f"| {name}, {rows:,} | {' | '.join(map(_said, found))} | {ratio} |")
+    return lines
+
+
 def main() -> None:
     """Run what is missing, and keep each cell as it is done."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--limit", type=int, default=600, help="seconds of the processor that a cell may take")
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
+    parser.add_argument("--tables", action="store_true", help="registered data sets instead of the survey")
     asked = parser.parse_args()
+    if asked.tables:
+        return tables(asked.limit)
     path = RESULTS / "prediction_seconds.json"
     cells = json.loads(path.read_text())["results"] if path.exists() else {}
     interpreters = {method: interpreter(method) for method in METHODS}

@@ -153,21 +153,26 @@ class Settings(apviz.TrainingHook):
 
 
 @pytest.mark.parametrize(
-    ("n", "given", "stages", "budget"),
+    ("n", "given", "optimiser", "stages", "budget"),
     [
-        (2_050, {}, (), 1),
-        (8_000, {}, ((0.25, 40), (0.5, 20)), 1),
-        (8_000, {"max_steps": 69}, (), 1),
-        (2_050, {"stages": (), "max_epochs": None}, (), None),
-        (2_050, {"training_solver": apviz.ConjugateGradient()}, (), None),
-        (400, {"optimiser": "adam"}, (), None),
+        (2_050, {}, "scoring", (), 1),
+        (2_050, {"kernel": apviz.RBF() + apviz.Matern12()}, "adam", (), 1),
+        (8_000, {}, "scoring", ((0.25, 6), (0.5, 3)), 1),
+        (8_000, {"max_steps": 18}, "scoring", (), 1),
+        (8_000, {"optimiser": "adam"}, "adam", ((0.25, 40), (0.5, 20)), 1),
+        (2_050, {"stages": (), "max_epochs": None}, "scoring", (), None),
+        (2_050, {"training_solver": apviz.ConjugateGradient()}, "scoring", (), None),
+        (400, {"optimiser": "adam"}, "adam", (), None),
+        (400, {}, "l-bfgs", (), None),
     ],
 )
-def test_beyond_2000_rows_solves_end_after_an_epoch_and_from_8000_rows_most_steps_use_fewer(n, given, stages, budget):
+def test_beyond_2000_rows_steps_are_by_scoring_of_an_epoch_and_from_8000_rows_most_use_fewer(
+    n, given, optimiser, stages, budget
+):
     with pytest.raises(FirstStep) as found:
         apviz.GaussianProcess(device="cpu", **given).fit(*data(n), hooks=[Settings()])
     (settings,) = found.value.args
-    assert (settings.stages, settings.max_epochs) == (stages, budget)
+    assert (settings.optimiser, settings.stages, settings.max_epochs) == (optimiser, stages, budget)
 
 
 def test_stages_and_a_budget_change_nothing_for_few_rows_which_are_factored(fitted):

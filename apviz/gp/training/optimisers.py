@@ -23,8 +23,10 @@ Evaluate = Callable[[Tensor], Evaluation]
 LBFGS_GAIN, LBFGS_GRADIENT = 1e-5, 1e-5
 # largest number of evaluations in a line search
 MOST_EVALUATIONS = 20
-# least reach of a scoring step
-SHORTEST = 1e-3
+# Least reach of a scoring step; and largest factor between the curvature that a step shows and that of the information.
+SHORTEST, TRUSTED = 1e-3, 5.0
+# a step that was expected to gain less than this, in nats, was near the optimum, where gradients are nearly linear
+NEAR = 10.0
 # If K has no factor at a point, its value is taken to be this many nats a row above the start.
 WALL = 1e3
 
@@ -113,10 +115,11 @@ class Adam(Optimiser):
 class Scoring(Optimiser):
     """Newton steps with the average information as curvature (Gilmour, Thompson & Cullis, 1995), see `information`.
 
-    Where the information is small, as for the lengthscale of an input without influence, a step is damped as by a
-    normal prior of one unit; and it changes no positive number by more than the factor e. The error of a gradient from
-    l probes has a covariance of about F/l, where F is the information. So the optimum is found to about 1/√l of its
-    statistical uncertainty, which costs q/(2l) nats with q parameters.
+    The information is corrected by what the last step showed: BFGS with one pair of vectors (Nocedal & Wright, 2006,
+    section 6.1), for steps that share rows and probes. Where it is small, as for the lengthscale of an input without
+    influence, a step is damped as by a normal prior of one unit; and it changes no positive number by more than the
+    factor e. The error of a gradient from l probes has a covariance of about F/l, where F is the information. So the
+    optimum is found to about 1/√l of its statistical uncertainty, which costs q/(2l) nats with q parameters.
 
     Args:
         raw: the start; all entries but the mean are logarithms, or numbers of any sign.
@@ -129,6 +132,8 @@ class Scoring(Optimiser):
         self.bounds, self.n, self.settled = bounds, n, settled
         #: largest change of an entry; expected gain in nats, and rows, of the last step
         self._reach, self._gain, self._rows = 1.0, np.inf, 0
+        #: the last step and the gradient before it
+        self._moved, self._gradient = torch.zeros_like(raw), torch.zeros_like(raw)
 
     def run(self, evaluate: Evaluate, on_move: OnMove) -> bool:
         self.raw = _within(self.raw, self.bounds)
@@ -136,41 +141,64 @@ class Scoring(Optimiser):
             before = self.raw
             at = evaluate(before)
             assert at.information is not None  # its objective was asked for it
-            after = _within(before + self._step(before, at.gradient, at.information), self.bounds)
+            goes_on = at.rows == self._rows
+            change = at.gradient - self._gradient
+            is_near = goes_on and self._gain < NEAR
+            curvature = corrected(at.information, self._moved, change) if is_near else at.information
+            after = _within(before + self._step(before, at.gradient, curvature), self.bounds)
             moved = after - before
-            gain = -float(at.gradient @ moved + 0.5 * moved @ at.information @ moved)
+            gain = -float(at.gradient @ moved + 0.5 * moved @ curvature @ moved)
             # without values, a rise of the expected gain is all that tells that steps are too long
-            rose = at.rows == self._rows and gain * at.rows > self._gain
+            rose = goes_on and gain * at.rows > self._gain
             self._reach = max(self._reach / 2, SHORTEST) if rose else min(2 * self._reach, 1.0)
             self.raw, self._gain, self._rows = after, gain * at.rows, at.rows
-            has_settled = at.rows == self.n and self._gain < self.settled
+            self._moved, self._gradient = moved, at.gradient
+            has_settled = at.rows == self.n and abs(self._gain) < self.settled
             if has_settled:
                 self.message = f"a step is expected to increase the log likelihood by less than {self.settled:.2g}"
             if not on_move(Move(before, after, at, gain)) or has_settled:
                 return has_settled
 
-    def _step(self, raw: Tensor, gradient: Tensor, information: Tensor) -> Tensor:
+    def _step(self, raw: Tensor, gradient: Tensor, curvature: Tensor) -> Tensor:
         """Return a damped Newton step of the entries that are not on a bound the gradient points beyond."""
         low, high = np.array(self.bounds, dtype=np.float64).T
         at, down = raw.numpy(), gradient.numpy() > 0
         free = torch.from_numpy(~((down & (at <= low)) | (~down & (at >= high))))
         step = torch.zeros_like(raw)
-        if information[0, 0] > 0:
-            step[0] = -gradient[0] / information[0, 0]  # the mean may have any unit: it is neither damped nor clipped
+        if curvature[0, 0] > 0:
+            step[0] = -gradient[0] / curvature[0, 0]  # the mean may have any unit: it is neither damped nor clipped
         free[0] = False
         # solves that ended early can leave the matrix slightly indefinite
-        values, vectors = torch.linalg.eigh(information[free][:, free])
+        values, vectors = torch.linalg.eigh(curvature[free][:, free])
         damped = -(vectors / (values.abs() + 1.0 / self.n)) @ (vectors.T @ gradient[free])
         step[free] = damped.clip(-self._reach, self._reach)
         return step
 
     def state(self) -> dict[str, np.ndarray]:
-        return {"scoring": np.array([self._reach, self._gain, self._rows])}
+        last = np.array([self._reach, self._gain, self._rows])
+        return {"scoring": last, "moved": self._moved.numpy(), "gradient": self._gradient.numpy()}
 
     def restore(self, raw: Tensor, state: Mapping[str, np.ndarray]) -> None:
         super().restore(raw, state)
         self._reach, self._gain, rows = state["scoring"].tolist()
         self._rows = int(rows)
+        self._moved, self._gradient = (torch.from_numpy(state[name]) for name in ("moved", "gradient"))
+
+
+def corrected(information: Tensor, moved: Tensor, change: Tensor) -> Tensor:
+    """Return the information with the curvature along a step that the change of the gradient shows: (2+p, 2+p).
+
+    It stays as it is where that curvature is beyond a factor `TRUSTED` of its own, as from gradients with errors. The
+    mean is left out.
+    """
+    s, y = moved[1:], change[1:]
+    of = information[1:, 1:] @ s
+    own, shown = float(s @ of), float(s @ y)
+    if not own / TRUSTED < shown < own * TRUSTED:
+        return information
+    found = information.clone()
+    found[1:, 1:] += torch.outer(y, y) / shown - torch.outer(of, of) / own
+    return found
 
 
 class LBFGS(Optimiser):
