@@ -46,6 +46,16 @@ def predictions(gp):
     return gp.predict(pd.DataFrame(GRID, columns=["east", "north"]), return_std=True, include_noise=True)
 
 
+@pytest.mark.parametrize(("drift", "later"), [(None, "linear"), ("linear", None), ("quadratic", "constant")])
+def test_a_setting_changed_after_the_fit_does_not_change_the_saved_drift(drift, later, tmp_path):
+    gp = fitted(drift=drift)
+    expected = predictions(gp)
+    gp.set_params(drift=later).save(tmp_path / "gp.npz")
+    loaded = apviz.GaussianProcess.load(tmp_path / "gp.npz", device=DEVICE)
+    assert loaded.drift == drift
+    np.testing.assert_allclose(predictions(loaded), expected, rtol=1e-10)
+
+
 @pytest.mark.parametrize(
     "settings",
     [

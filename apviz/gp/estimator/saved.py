@@ -65,6 +65,7 @@ def save(gp: GaussianProcess, path: str | Path) -> None:
     if os.path.lexists(path) and not is_saved(path):
         raise FileExistsError(f"{path} exists and is not a Gaussian process saved by apviz; choose another path")
     settings = {name: value for name, value in gp.get_params(deep=False).items() if name not in NOT_SETTINGS}
+    settings["drift"] = drift.basis.drift if drift else None  # of the fit: `set_params` may have changed it since
     if isinstance(gp.random_state, np.random.RandomState):
         settings["random_state"] = None
     summary = {name: getattr(solution, name) for name in _NUMBERS} | {"epochs": solution.epochs}
