@@ -55,6 +55,23 @@ def oracle(x, y, x_star, h=GIVEN):
     return mean + std * (found + h.mean), std * deviation, std * np.sqrt(deviation**2 - h.noise)
 
 
+class Interrupt(apviz.Hook):
+    def on_start(self, run):
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_fit_keeps_the_model_and_the_names_of_its_inputs():
+    x, y = data()
+    frame = pd.DataFrame(x, columns=["degrees", "metres"])
+    gp = fitted().fit(frame, y)
+    swapped = frame[["metres", "degrees"]]
+    with pytest.raises(KeyboardInterrupt):
+        gp.fit(swapped, y, hooks=[Interrupt()])
+    np.testing.assert_array_equal(gp.predict(frame[:5]), fitted().predict(x[:5]))
+    with pytest.raises(ValueError, match="same order"):
+        gp.predict(swapped[:5])
+
+
 def test_predictions_at_given_hyperparameters_equal_those_of_scikit_learn_in_units_of_the_target():
     gp = fitted()
     mean, std, std_f = oracle(*data(), held_out())

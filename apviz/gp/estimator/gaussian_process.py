@@ -30,7 +30,7 @@ from apviz.gp.estimator.foreign_settings import refuse, refusing
 from apviz.gp.estimator.posteriors import restore, solved, solved_weights
 from apviz.gp.estimator.predictive import Predictive
 from apviz.gp.estimator.prior import Prior
-from apviz.gp.estimator.tables import checked_rows, points_of, scaled_points
+from apviz.gp.estimator.tables import checked_rows, points_of, scaled_points, unchanged_if_failed
 from apviz.gp.prediction.lanczos import PAPER_LANCZOS_RANK
 from apviz.gp.prediction.points import FEWER_AT_ONCE
 from apviz.gp.prediction.prediction_accuracy import PredictionAccuracy
@@ -186,7 +186,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_settings(self)
         hooks, target_name = checked_hooks(hooks), getattr(y, "name", None)
-        with in_full_precision(with_gradients=True), explained("a fit", LESS_MEMORY):
+        with in_full_precision(with_gradients=True), explained("a fit", LESS_MEMORY), unchanged_if_failed(self):
             require_torch_defaults()
             rows, scaling, numbers = scaled_rows(self, x, y, sample_weight)
             hyperparameters, trace = train(self, rows, scaling, hooks)

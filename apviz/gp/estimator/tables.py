@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -118,6 +119,18 @@ def training_data(
     check_finite(torch.from_numpy(y).reshape(len(y), -1), "y")
     weights, used = weights_of(sample_weight, len(x))
     return (x, y, None, np.arange(len(x))) if used is None else (x[used], y[used], weights, used)
+
+
+@contextmanager
+def unchanged_if_failed(gp: GaussianProcess) -> Iterator[None]:
+    """Restore all attributes if the block raises, so that names of inputs stay those that the model was fitted to."""
+    before = dict(gp.__dict__)
+    try:
+        yield
+    except BaseException:
+        gp.__dict__.clear()
+        gp.__dict__.update(before)
+        raise
 
 
 def checked_rows(gp: GaussianProcess, x: Any, y: Any, *, reset: bool = True) -> tuple[Array, Array]:
