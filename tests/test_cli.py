@@ -320,6 +320,12 @@ def test_help_fits_80_columns_and_ends_with_two_examples(words):
     assert len(examples) == 2 and all(each.startswith(" ".join(["apviz", *words])) for each in examples)
 
 
+@pytest.mark.parametrize(("name", "word"), [("compare", "scaled"), ("advise", "scaled"), ("fit", "units")])
+def test_each_command_says_in_which_units_it_takes_hyperparameters(name, word):
+    helps = {each.name: each.help for each in COMMANDS.get_command(None, name).params}
+    assert all(word in helps[each] for each in ("lengthscale", "outputscale", "noise"))
+
+
 def test_the_version_is_printed():
     done = CliRunner().invoke(cli.app, ["--version"])
     assert done.exit_code == 0 and done.stdout == f"apviz {apviz.__version__}\n"

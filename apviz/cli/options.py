@@ -69,9 +69,14 @@ Seed = Annotated[int, option(DATA, "SEED", "Seed the split and the probe vectors
 # --- model ------------------------------------------------------------------------------------------------------------
 
 Kernel = Annotated[str | None, option(MODEL, "NAME", f"Choose the kernel. {among(KERNELS)}")]
-Lengthscale = Annotated[str | None, option(MODEL, "NUMBERS", "Set one lengthscale, or one for each input.")]
-Outputscale = Annotated[float | None, option(MODEL, "NUMBER", "Set the kernel's variance.")]
-Noise = Annotated[float | None, option(MODEL, "NUMBER", "Set the noise variance σ².")]
+# `apviz fit` has its own, in the units of the table
+Lengthscale = Annotated[
+    str | None, option(MODEL, "NUMBERS", "Set one lengthscale, or one per input, of inputs scaled to −1 to 1.")
+]
+Outputscale = Annotated[
+    float | None, option(MODEL, "NUMBER", "Set the kernel's variance, of a target scaled to variance 1.")
+]
+Noise = Annotated[float | None, option(MODEL, "NUMBER", "Set the noise variance σ², of a target scaled to variance 1.")]
 RightHandSides = Annotated[int, option(MODEL, "N", "Solve for N right-hand sides: targets and N − 1 probes.")]
 
 # --- methods ----------------------------------------------------------------------------------------------------------
