@@ -226,6 +226,21 @@ def test_dates_of_a_grid_are_dates_in_a_table_and_in_netcdf(tmp_path):
     np.testing.assert_allclose(again["mean"], grid["mean"], rtol=1e-9)
 
 
+def test_predicted_dates_are_days_since_a_moment_that_every_output_names(tmp_path):
+    days = pd.Series(np.random.default_rng(0).permutation(40) / 2)
+    first = pd.Timestamp("2020-02-01 06:30")
+    table = pd.DataFrame({"v": days, "ripe": first + pd.to_timedelta(days, unit="D")})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    given = ("--lengthscale", "10", "--outputscale", "100", "--noise", "1e-4", "--check", "0")
+    fitted = run("fit", tmp_path / "t.csv", "--target", "ripe", "--out", tmp_path / "m.apviz", *given)
+    predicted = predict(tmp_path, "--grid", "5", out="g.nc")
+    grid = xr.load_dataset(tmp_path / "g.nc")
+    # at v the date is v days after the first, of which all outputs must give the time of day
+    np.testing.assert_allclose(grid["mean"], grid["v"], atol=0.1)
+    for output in (said(fitted), predicted, grid["mean"].attrs["long_name"], grid.attrs["title"]):
+        assert "days since 2020-02-01 06:30:00" in " ".join(output.split())
+
+
 # --- grids ------------------------------------------------------------------------------------------------------------
 
 

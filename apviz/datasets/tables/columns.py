@@ -364,6 +364,11 @@ def _unread(levels: pd.Series[Any], counts: NDArray[Any], left: NDArray[np.bool_
     return Unread(int(counts[left].sum()), what, tuple(str(each) for each in levels[left].iloc[:_EXAMPLES]))
 
 
+def days_since(first: datetime) -> str:
+    """Say when day 0 of dates is: a date, with its time of day unless that is midnight."""
+    return f"days since {first.replace(tzinfo=None)}".removesuffix(" 00:00:00")
+
+
 def short(text: str) -> str:
     """Shorten a text for a message."""
     return text if len(text) <= _SHORT else f"{text[: _SHORT - 1]}…"

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from apviz.datasets.tables.columns import MAX_LEVELS, ORDERS, Array, Column, quoted, short
+from apviz.datasets.tables.columns import MAX_LEVELS, ORDERS, Array, Column, days_since, quoted, short
 
 KINDS: Final = ("number", "date", "text", "constant")
 #: largest number of texts that are remembered as unknown
@@ -139,7 +139,7 @@ def encode(column: Column, rows: NDArray[np.bool_], fill: bool) -> tuple[Encodin
             return Encoding(column=name, offset=column.offset, fill=median), ""
         first = column.first.isoformat()
         found = Encoding(column=name, kind="date", first=first, fill=median, order=column.order)
-        return found, f"{name}: days since {column.first.date()}"
+        return found, f"{name}: {days_since(column.first)}"
     present, counts = np.unique(values[~missing], return_counts=True)
     order = [column.levels[int(present[place])] for place in np.argsort(-counts, kind="stable")]
     has_missing = fill and bool(missing.any())

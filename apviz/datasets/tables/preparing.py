@@ -27,7 +27,7 @@ from apviz.datasets.preprocessing import (
     shuffle,
     varying_inputs,
 )
-from apviz.datasets.tables.columns import Column, quoted
+from apviz.datasets.tables.columns import Column, days_since, quoted
 from apviz.datasets.tables.encoding import encode
 from apviz.datasets.tables.oddities import OddityKind, find_oddities
 from apviz.datasets.tables.table import (
@@ -82,13 +82,12 @@ def prepare_table(
     parts = [encode(each, rows, choices.missing == "fill") for each in inputs]
     names = [name for encoding, _ in parts for name in encoding.names]
     made = [encoding.inputs(each)[rows] for each, (encoding, _) in zip(inputs, parts, strict=True)]
-    raw = RawTable(
-        inputs=np.column_stack(made), target=target.values[rows], feature_names=tuple(names), target_name=target.name,
-    )  # fmt: skip
+    unit = f" ({days_since(target.first)})" if target.first else ""  # predictions are numbers, and have its name
+    raw = RawTable(np.column_stack(made), target.values[rows], tuple(names), f"{target.name}{unit}")
     check_values(raw, str(table.path))
     notes += [how for _, how in parts if how]
     if target.first is not None:
-        notes.append(f"{target.name}: days since {target.first.date()}")
+        notes.append(f"{target.name}: {days_since(target.first)}")
     constant = [name for name, varies in zip(names, varying_inputs(raw), strict=True) if not varies]
     constant += [each.name for each in unused if each.kind == "constant"]
     if constant:
@@ -248,10 +247,11 @@ def dataset_of(
             f"{f' that are left of {table.rows:,}' if raw.dropped else ''}; n must be at most that number"
         )
     data = prepare(raw, card, seed=seed, n=n, dtype=dtype, source=str(path))
-    inputs = [each.name for each in table.inputs_for(choices)[0] if each.kind != "constant"]
+    inputs, predicted = table.inputs_for(choices)
     record = asdict(choices) | {
         "file": path.name, "sha256": table.sha256, "written": str(table.text or ""), "rows": table.rows,
-        "rows_used": len(raw.target), "target": raw.target_name, "inputs": inputs, "notes": notes,
+        "rows_used": len(raw.target), "target": predicted.name, "notes": notes,
+        "inputs": [each.name for each in inputs if each.kind != "constant"],
     }  # fmt: skip
     return replace(data, notes=notes, preparation=json.dumps(record, ensure_ascii=False))
 
