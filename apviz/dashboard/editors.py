@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
 import panel as pn
 import panel_material_ui as pmui
+import param
 from panel.viewable import Viewable
 
-from apviz.dashboard.components.bar import Bar, Chip
+from apviz.dashboard.components.script_component import ScriptComponent
 from apviz.dashboard.components.server_owned import button
 from apviz.dashboard.pages.base import Page, Shared
 from apviz.dashboard.settings.methods import UNLIMITED
@@ -17,6 +19,38 @@ from apviz.dashboard.settings.system_choice import dataset_words, hyperparameter
 
 #: Titles of the editors that belong to no page.
 _TITLES = {"data": "Data", "own": "Your own data", "kernel": "Kernel and noise"}
+_HERE = Path(__file__).parent / "components"
+
+
+class Chip(NamedTuple):
+    """A chip.
+
+    Args:
+        editor: Name of the editor that it opens.
+        value: Value of the setting; empty for an action.
+    """
+
+    editor: str
+    label: str
+    value: str = ""
+
+
+class Bar(ScriptComponent):
+    """Toolbar of chips: one stop of the tab key, and the arrow keys move inside.
+
+    Args:
+        open: Called with the name of an editor when its chip is pressed.
+    """
+
+    chips = param.List([], item_type=list, doc="of each the editor, the label and the value")
+    editor = param.String("", doc="the editor that is open, or empty")
+
+    _esm = _HERE / "bar.js"
+    _stylesheets: ClassVar[list[str]] = [(_HERE / "bar.css").read_text("utf-8")]
+
+    def __init__(self, open: Callable[[str], None], **params: Any) -> None:
+        super().__init__(**params)
+        self.on_msg(lambda event: open(str(event.data)))
 
 
 class Editors:

@@ -27,7 +27,7 @@ from apviz.dashboard.jobs.job import JobQueue
 from apviz.dashboard.limits import Limits
 from apviz.dashboard.pages import PAGES
 from apviz.dashboard.pages.base import View
-from apviz.dashboard.pages.compare.view import CompareView
+from apviz.dashboard.pages.compare.shown import CompareView
 from apviz.dashboard.pages.predict.page import PredictChoice
 from apviz.dashboard.pages.replay.page import ReplayView
 from apviz.dashboard.pages.runs.viewing import RunsView

@@ -26,8 +26,7 @@ from apviz.dashboard.pages.compare.answer import Answer, Pinned
 from apviz.dashboard.pages.compare.chart_area import ChartArea
 from apviz.dashboard.pages.compare.charts import GROWING, NOTHING_YET, OF_ONE_RUN, SOLVING, compare_cards
 from apviz.dashboard.pages.compare.curves import Curves
-from apviz.dashboard.pages.compare.shown import MAX_RUNS, best_run, elsewhere, of_one_data_set
-from apviz.dashboard.pages.compare.view import RACES, CompareView
+from apviz.dashboard.pages.compare.shown import MAX_RUNS, RACES, CompareView, best_run, elsewhere, of_one_data_set
 from apviz.dashboard.preview import Preview
 from apviz.dashboard.settings.methods import MethodChoice, advanced_method_panel, method_panel
 from apviz.dashboard.settings.system_choice import MOST_SEEDS

@@ -1,13 +1,16 @@
-"""Which runs page Compare shows: those of one data set, as many as fit into one set of charts."""
+"""What page Compare shows: the settings of its view, and runs of one data set, as many as fit into its charts."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import param
+
 from apviz.analysis.seed_verdict import groups_over_seeds
 from apviz.analysis.verdict import judge
 from apviz.dashboard.store.examples import PREFIX
+from apviz.racing import By
 from apviz.tracing import Trace
 
 #: Maximum number of methods in one set of charts, and of runs, if they are repeated with several seeds.
@@ -15,6 +18,22 @@ MAX_RUNS, MAX_OVER_SEEDS = 12, 60
 
 #: Name and number of rows of a data set.
 Data = tuple[str, int | None]
+
+#: Ways to run several methods at once, and the measure of each.
+RACES: dict[str, By] = {"race on work": "work", "race on seconds": "seconds"}
+
+
+class CompareView(param.Parameterized):
+    """Settings of the view, which the address of the page holds."""
+
+    x = param.Selector(default="seconds", objects=["seconds", "work", "epochs"], label="x axis")
+    scale = param.Selector(default="log", objects=["log", "linear"], label="scale of the x axis")
+    order = param.Selector(default="one by one", objects=["one by one", *RACES], label="Methods run")
+    runs = param.List([], item_type=str, label="runs that are shown")
+    selected = param.String("", label="the run that is looked at in detail")
+    pinned = param.List([], item_type=str, label="runs whose curves stand out and which are compared")
+    hidden = param.List([], item_type=str, label="runs without a curve")
+    more = param.Boolean(False, label="whether the other charts and the diagnosis are shown")
 
 
 def of_one_data_set(
