@@ -50,10 +50,21 @@ class Commands(TyperGroup):
         return super().list_commands(ctx)
 
     def _import_others(self) -> None:
-        from apviz.cli import commands
+        from apviz.cli import advising, comparing, experimenting, fitting, predicting, showing
+        from apviz.cli.data_sets import sets
 
-        others: Any = typer.main.get_command(commands.app)
-        self.commands = {**others.commands, **self.commands}
+        others = typer.Typer()
+        others.add_typer(sets, name="datasets")
+        others.command(epilog=comparing.EXAMPLES)(comparing.compare)
+        others.command(epilog=advising.EXAMPLES)(advising.advise)
+        others.command(epilog=fitting.EXAMPLES)(fitting.fit)
+        others.command(epilog=predicting.EXAMPLES)(predicting.predict)
+        others.command(epilog=experimenting.EXAMPLES)(experimenting.experiment)
+        others.command(epilog=showing.REPORT_EXAMPLES)(showing.report)
+        others.command(epilog=showing.SHOW_EXAMPLES)(showing.show)
+        others.command(epilog=showing.DOCTOR_EXAMPLES)(showing.doctor)
+        group: Any = typer.main.get_command(others)
+        self.commands = {**group.commands, **self.commands}
 
 
 app = typer.Typer(
@@ -81,7 +92,7 @@ def main(
     logging.captureWarnings(True)
 
 
-# same groups as in the other commands, whose module takes seconds to import
+# same groups as in the other commands, whose modules take seconds to import
 DATA, RUN, OUTPUT, LIMITS, ACCESS = "Data", "Run", "Output", "Limits for visitors", "Access"
 
 

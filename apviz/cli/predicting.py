@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+import xarray as xr
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from apviz.advice.forecast import in_words
@@ -18,7 +20,8 @@ from apviz.cli.terminal import check_replaceable, console, errors, writing_one_f
 from apviz.datasets.tables.new_rows import NewRows, read_new_rows
 from apviz.datasets.tables.reading import FORMATS
 from apviz.files import file_made_whole
-from apviz.report.surface import write_surface_page
+from apviz.plots.models.prediction import prediction
+from apviz.report.rendering import embedded, write_page
 from apviz.table_models.grids import ENDINGS as GRID_ENDINGS
 from apviz.table_models.grids import MOST_DRAWN, Grid, is_surface, predicted_grid, write_surface
 from apviz.table_models.predicting import Asked, Predictor, ToPredict, to_predict, write_rows
@@ -163,7 +166,23 @@ def _predict_grid(predictor: Predictor, steps: Sequence[float], model: Path, out
     write_surface(predictions, out)
     if len(grid.coordinates) > MOST_DRAWN:
         return f"{done}, no picture of {len(grid.coordinates)} inputs"
-    return f"{done}, picture in {write_surface_page(predictions, out.with_suffix('.html'))}"
+    return f"{done}, picture in {_write_page(predictions, out.with_suffix('.html'))}"
+
+
+def _write_page(predictions: xr.Dataset, path: Path) -> Path:
+    """Write a page with the charts and attributes of predictions over one or two inputs; return its path.
+
+    Another file of this name is not replaced; the page gets another name.
+    """
+    figures = []
+    for name in ("mean", "sd"):
+        if name in predictions:
+            text = str(predictions[name].attrs["long_name"])
+            if name == "mean" and "lower" in predictions and len(predictions.sizes) == 1:
+                text += ", with its interval"
+            figures.append(embedded(name, f"{text[0].upper()}{text[1:]}.", partial(prediction, predictions, name)))
+    facts = {name.replace("_", " "): str(value) for name, value in predictions.attrs.items() if name != "title"}
+    return write_page(path, "surface.html.jinja", title=predictions.attrs["title"], facts_=facts, figures=figures)
 
 
 @contextmanager
