@@ -9,7 +9,7 @@ import traitlets
 
 from apviz.kernels import kernel_named
 from apviz.rkhs import Span, Trajectory, TwoBlocks, trajectory_on, two_blocks, worst_case_rhs
-from apviz.widgets.live_widget import LiveWidget, choice, kernel_choice, log_slider, slider, trait
+from apviz.widgets.live_widget import LiveWidget, choice, kernel_choice, log_slider, slider
 
 #: Number of sweeps of a trajectory, with one update on each block; most points per block.
 SWEEPS: Final = 30
@@ -46,44 +46,45 @@ class Angles(LiveWidget):
         "At distance {distance} and lengthscale {lengthscale} with noise σ² = {noise}, the spans meet at θ = [theta]: "
         "a sweep leaves cos²θ = [contraction] in the worst case; [measured]."
     )
-    controls: ClassVar[dict[str, dict[str, Any]]] = {
-        "distance": slider(
-            "distance",
-            "d = xₚ₊₁ − xₚ, from the last of the p points of the first block to the first of the second; "
-            "neighbours are 0.1 apart.",
-            0.02, 1.5, 0.02,
-        ),
-        "shared": slider(
-            "overlap",
-            "Number of points in both blocks, the nearest ones: their functions are in both spans, at 0°, so the next "
-            "angle counts, Friedrichs', cos θ = max ⟨u, v⟩ over u and v of norm 1 orthogonal to these functions.",
-            0, 2 * MAX_POINTS - 2, 1,
-        ),
-        "lengthscale": log_slider(
-            "lengthscale",
-            "ℓ, in units of x: k(x, x′) = f(|x − x′| / ℓ), so a longer ℓ makes functions of the two spans more "
-            "alike.",
-            0.03, 3,
-        ),
-        "noise": log_slider(
-            "noise σ²",
-            "σ², part of k as σ²δ, so that ‖k(xᵢ, ·)‖² = 1 + σ²: every point has its own direction, which opens the "
-            "angles.",
-            1e-4, 1,
-        ),
-        "points": slider(
-            "points", "Points per block, p, with n = 2p in total: each span has p dimensions, more with overlap.",
-            2, MAX_POINTS, 1,
-        ),
-        "kernel": kernel_choice(),
-        "data": choice(
-            "data b",
-            "The error depends on b, the angles do not: smooth is bᵢ = sin 5xᵢ + cos 3xᵢ, random is bᵢ ~ N(0, 1), "
-            "and the worst case, with g in the plane of u and v orthogonal to the first span, leaves the maximum, "
-            "‖r‖<sub>H</sub> = c²ᵏ⁻¹‖g‖<sub>H</sub> after k sweeps, c = cos θ.",
-            {"smooth": "a smooth function", "random": "random numbers", "worst": "the worst case"},
-        ),
-    }  # fmt: skip
+
+    distance = slider(
+        "distance",
+        "d = xₚ₊₁ − xₚ, from the last of the p points of the first block to the first of the second; "
+        "neighbours are 0.1 apart.",
+        0.02, 1.5, 0.02,
+    )  # fmt: skip
+    shared = slider(
+        "overlap",
+        "Number of points in both blocks, the nearest ones: their functions are in both spans, at 0°, so the next "
+        "angle counts, Friedrichs', cos θ = max ⟨u, v⟩ over u and v of norm 1 orthogonal to these functions.",
+        0, 2 * MAX_POINTS - 2, 1,
+    )  # fmt: skip
+    shared.max = None  # larger numbers are reduced to the largest that the points allow
+    lengthscale = log_slider(
+        "lengthscale",
+        "ℓ, in units of x: k(x, x′) = f(|x − x′| / ℓ), so a longer ℓ makes functions of the two spans more "
+        "alike.",
+        0.03, 3,
+    )  # fmt: skip
+    noise = log_slider(
+        "noise σ²",
+        "σ², part of k as σ²δ, so that ‖k(xᵢ, ·)‖² = 1 + σ²: every point has its own direction, which opens the "
+        "angles.",
+        1e-4, 1,
+    )  # fmt: skip
+    points = slider(
+        "points", "Points per block, p, with n = 2p in total: each span has p dimensions, more with overlap.",
+        2, MAX_POINTS, 1,
+    )  # fmt: skip
+    kernel = kernel_choice()
+    data = choice(
+        "data b",
+        "The error depends on b, the angles do not: smooth is bᵢ = sin 5xᵢ + cos 3xᵢ, random is bᵢ ~ N(0, 1), "
+        "and the worst case, with g in the plane of u and v orthogonal to the first span, leaves the maximum, "
+        "‖r‖<sub>H</sub> = c²ᵏ⁻¹‖g‖<sub>H</sub> after k sweeps, c = cos θ.",
+        {"smooth": "a smooth function", "random": "random numbers", "worst": "the worst case"},
+    )
+
     in_sight = ("distance", "shared")
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "neighbours": {
@@ -97,14 +98,6 @@ class Angles(LiveWidget):
         "Matérn-1/2: one angle, the rest 90°": {"kernel": "matern12", "noise": 0.0001},
         "the worst data": {"data": "worst"},
     }  # fmt: skip
-
-    distance = trait(controls["distance"])
-    shared = traitlets.Int(min=0).tag(sync=True)
-    lengthscale = trait(controls["lengthscale"])
-    noise = trait(controls["noise"])
-    points = trait(controls["points"], 6)
-    kernel = trait(controls["kernel"])
-    data = trait(controls["data"])
 
     @traitlets.validate("shared")
     def _leave_each_block_a_point(self, proposal: Any) -> int:

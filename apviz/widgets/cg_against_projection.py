@@ -10,7 +10,7 @@ import traitlets
 from apviz.kernels import Matern52
 from apviz.rkhs import RULES, EigenPath, Plane, Span, eigen_path, toy_problem, trajectory
 from apviz.rkhs.kernels import Floats
-from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps, trait
+from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps
 
 #: Number of CG iterations, equal to the work of alternating projection; most points.
 WORK: Final = 24
@@ -59,51 +59,51 @@ class CGAgainstProjection(LiveWidget):
         "<b>Your bet:</b> after work 12, twelve iterations of CG, whose error ‖W−W*‖<sub>K</sub> is smaller?",
         {"cg": "CG", "ap": "alternating projection"},
     )
-    controls: ClassVar[dict[str, dict[str, Any]]] = {
-        "work": steps(
-            "work",
-            "Work = kernel entries used ÷ n²: an iteration of CG costs 1, an update b/n, the factors of all blocks "
-            "b/n once; the first residual is b itself and costs nothing.",
-            WORK, 600,
-        ),
-        "block_size": slider(
-            "block b", "Points per block: κ′ = max λmax(K[I, I]) / λmin(K) grows with b, up to κ at b = n.",
-            2, MAX_POINTS, 1,
-        ),
-        "noise": log_slider("noise σ²", "σ² is added to every λ<sub>i</sub>: κ ≤ λmax/σ².", 1e-4, 1),
-        "lengthscale": log_slider(
-            "lengthscale",
-            "ℓ of the Matérn-5/2 kernel: the longer, the faster λ<sub>i</sub> falls, and the larger κ = λmax/λmin.",
-            0.03, 1,
-        ),
-        "data": choice(
-            "b",
-            "The right-hand side: targets, yᵢ = sin(9xᵢ) e<sup>−xᵢ</sup> + 0.1 εᵢ with εᵢ ~ N(0, 1), or a probe "
-            "z ~ N(0, I) as the gradient of the likelihood needs it (K W = [y, z₁, …]).",
-            {_CURVE: _CURVE, _PROBE: _PROBE},
-        ),
-        "points": slider(
-            "points n", "Number of points: in exact arithmetic CG has r⁽ⁿ⁾ = 0 after at most n iterations.",
-            8, MAX_POINTS, 1,
-        ),
-        "rule": choice(
-            "rule",
-            "Rule of block selection: gauss-southwell, the rule of Theorem 1, takes the block with "
-            "‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
-            {name: name for name in RULES},
-        ),
-        "overlap": slider(
-            "overlap",
-            "Margin a block also solves on, relative to its own points: an update's work = (1 + overlap)·b/n.",
-            0, 1, 0.25,
-        ),
-        "plane": choice(
-            "plane",
-            "Two eigenvectors, Kv<sub>i</sub> = λ<sub>i</sub>v<sub>i</sub>, along which the paths are drawn: by "
-            "λ<sub>i</sub>, or by c<sub>i</sub>² (error) and λ<sub>i</sub>c<sub>i</sub>² (residual) at the start.",
-            {name: name for name in get_args(Plane)},
-        ),
-    }  # fmt: skip
+
+    work = steps(
+        "work",
+        "Work = kernel entries used ÷ n²: an iteration of CG costs 1, an update b/n, the factors of all blocks "
+        "b/n once; the first residual is b itself and costs nothing.",
+        WORK, 600,
+    )  # fmt: skip
+    block_size = slider(
+        "block b", "Points per block: κ′ = max λmax(K[I, I]) / λmin(K) grows with b, up to κ at b = n.",
+        2, MAX_POINTS, 1,
+    )  # fmt: skip
+    noise = log_slider("noise σ²", "σ² is added to every λ<sub>i</sub>: κ ≤ λmax/σ².", 1e-4, 1)
+    lengthscale = log_slider(
+        "lengthscale",
+        "ℓ of the Matérn-5/2 kernel: the longer, the faster λ<sub>i</sub> falls, and the larger κ = λmax/λmin.",
+        0.03, 1,
+    )  # fmt: skip
+    data = choice(
+        "b",
+        "The right-hand side: targets, yᵢ = sin(9xᵢ) e<sup>−xᵢ</sup> + 0.1 εᵢ with εᵢ ~ N(0, 1), or a probe "
+        "z ~ N(0, I) as the gradient of the likelihood needs it (K W = [y, z₁, …]).",
+        {_CURVE: _CURVE, _PROBE: _PROBE},
+    )
+    points = slider(
+        "points n", "Number of points: in exact arithmetic CG has r⁽ⁿ⁾ = 0 after at most n iterations.",
+        8, MAX_POINTS, 1,
+    )  # fmt: skip
+    rule = choice(
+        "rule",
+        "Rule of block selection: gauss-southwell, the rule of Theorem 1, takes the block with "
+        "‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
+        {name: name for name in RULES},
+    )
+    overlap = slider(
+        "overlap",
+        "Margin a block also solves on, relative to its own points: an update's work = (1 + overlap)·b/n.",
+        0, 1, 0.25,
+    )  # fmt: skip
+    plane = choice(
+        "plane",
+        "Two eigenvectors, Kv<sub>i</sub> = λ<sub>i</sub>v<sub>i</sub>, along which the paths are drawn: by "
+        "λ<sub>i</sub>, or by c<sub>i</sub>² (error) and λ<sub>i</sub>c<sub>i</sub>² (residual) at the start.",
+        {name: name for name in get_args(Plane)},
+    )
+
     in_sight = ("work", "noise")
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "CG's residual rises first": {
@@ -117,15 +117,6 @@ class CGAgainstProjection(LiveWidget):
         "one block: a Cholesky solve": {"block_size": 40, "work": 2},
     }  # fmt: skip
 
-    work = trait(controls["work"])
-    block_size = trait(controls["block_size"])
-    noise = trait(controls["noise"])
-    lengthscale = trait(controls["lengthscale"])
-    data = trait(controls["data"])
-    points = trait(controls["points"])
-    rule = trait(controls["rule"])
-    overlap = trait(controls["overlap"])
-    plane = trait(controls["plane"])
     bet = traitlets.Enum(["", "shown", "cg", "ap"]).tag(sync=True)
 
     @classmethod

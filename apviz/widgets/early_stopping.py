@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from apviz.rkhs.kernels import Floats, StationaryKernel
-from apviz.widgets.live_widget import LiveWidget, choice, log_slider, trait
+from apviz.widgets.live_widget import LiveWidget, choice, log_slider, places
 
 POINTS: Final = 40
 GRID: Final = 101
@@ -41,27 +41,26 @@ class EarlyStopping(LiveWidget):
         "{noise}. The smallest distance to the truth is [error] for descent (step [best]), [other] for {method} (step "
         "[krylov]), and [ridge] for noise."
     )
-    controls: ClassVar[dict[str, dict[str, Any]]] = {
-        "step": {
-            "kind": "places", "label": "steps t",
-            "places": [1, 2, 3, 4, 5, 6, 8, *(n * 10**k for k in range(1, 4) for n in (1, 2, 3, 4, 6, 8)), 10_000],
-            "explanation": "Descent is w ← w + η(y − Kw) with η = 1/λmax(K), from w = 0.",
-        },
-        "noise": log_slider(
-            "noise", "Variance s² of the noise in the data, y = f(x) + ε with ε ~ N(0, s²).", 0.01, 1
-        ),
-        "lengthscale": log_slider(
-            "lengthscale", "ℓ, in units of x: the longer, the faster the eigenvalues fall, λ₁ ≥ λ₂ ≥ ….", 0.05, 0.5
-        ),
-        "method": choice(
-            "method", "MINRES makes ‖r‖ = ‖y − Kw‖ smallest over span{y, Ky, …}, CG ‖W−W*‖<sub>K</sub>.",
-            {"MINRES": "MINRES", "CG": "CG"},
-        ),
-        "kernel": choice(
-            "kernel", "k(x, x′) = f(|x − x′| / ℓ): the smoother it is, the faster λ falls.",
-            {"matern12": "Matérn-1/2", "matern32": "Matérn-3/2", "matern52": "Matérn-5/2"},
-        ),
-    }  # fmt: skip
+
+    step = places(
+        "steps t", "Descent is w ← w + η(y − Kw) with η = 1/λmax(K), from w = 0.",
+        [1, 2, 3, 4, 5, 6, 8, *(n * 10**k for k in range(1, 4) for n in (1, 2, 3, 4, 6, 8)), 10_000],
+    )  # fmt: skip
+    noise = log_slider(
+        "noise", "Variance s² of the noise in the data, y = f(x) + ε with ε ~ N(0, s²).", 0.01, 1
+    )  # fmt: skip
+    lengthscale = log_slider(
+        "lengthscale", "ℓ, in units of x: the longer, the faster the eigenvalues fall, λ₁ ≥ λ₂ ≥ ….", 0.05, 0.5
+    )
+    method = choice(
+        "method", "MINRES makes ‖r‖ = ‖y − Kw‖ smallest over span{y, Ky, …}, CG ‖W−W*‖<sub>K</sub>.",
+        {"MINRES": "MINRES", "CG": "CG"},
+    )  # fmt: skip
+    kernel = choice(
+        "kernel", "k(x, x′) = f(|x − x′| / ℓ): the smoother it is, the faster λ falls.",
+        {"matern12": "Matérn-1/2", "matern32": "Matérn-3/2", "matern52": "Matérn-5/2"},
+    )  # fmt: skip
+
     in_sight = ("step", "noise")
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "stopped in time": {"step": 10, "noise": 0.1, "lengthscale": 0.2, "kernel": "matern32", "method": "MINRES"},
@@ -70,12 +69,6 @@ class EarlyStopping(LiveWidget):
         "hardly any noise: later is better": {"noise": 0.01, "step": 100},
         "CG fits noise early": {"method": "CG", "step": 3},
     }  # fmt: skip
-
-    step = trait(controls["step"])
-    noise = trait(controls["noise"])
-    lengthscale = trait(controls["lengthscale"])
-    kernel = trait(controls["kernel"])
-    method = trait(controls["method"])
 
     @classmethod
     def given(cls) -> dict[str, Any]:

@@ -7,9 +7,8 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from apviz.kernels import KERNELS
 from apviz.rkhs.kernels import Floats, StationaryKernel
-from apviz.widgets.live_widget import LiveWidget, choice, kernel_choice, log_slider, slider, trait
+from apviz.widgets.live_widget import LiveWidget, choice, kernel_choice, log_slider, slider
 
 #: Places of observations, the last x, and noise that the data have, as a standard deviation.
 PLACES: Final = 121
@@ -47,22 +46,22 @@ class Forecast(LiveWidget):
         "away: mean [mean], standard deviation of f [sd]. Of new observations among the data, [inY] are in the band "
         "of y, and [inF] in that of f."
     )
-    controls: ClassVar[dict[str, dict[str, Any]]] = {
-        "end": slider(
-            "end of data", "Data have xᵢ ≤ this number; everything to the right is a forecast.", 0.3, LAST, 0.05
-        ),
-        "lengthscale": log_slider(
-            "lengthscale", "ℓ, in units of x: k(x, x′) = f(|x − x′| / ℓ), so it is how far the data reach.", 0.05, 2
-        ),
-        "noise": log_slider(
-            "noise σ²", "sd(y)² = sd(f)² + σ², in the model; the data have σ² = 0.0625.", 1e-3, 1
-        ),
-        "drift": choice(
-            "mean", "Of the prior: 0, or a straight line, m(x) = c + sx with wide priors on c and s.",
-            {"none": "0", "line": "a straight line"},
-        ),
-        "kernel": kernel_choice(),
-    }  # fmt: skip
+
+    end = slider(
+        "end of data", "Data have xᵢ ≤ this number; everything to the right is a forecast.", 0.3, LAST, 0.05
+    )  # fmt: skip
+    lengthscale = log_slider(
+        "lengthscale", "ℓ, in units of x: k(x, x′) = f(|x − x′| / ℓ), so it is how far the data reach.", 0.05, 2
+    )
+    noise = log_slider(
+        "noise σ²", "sd(y)² = sd(f)² + σ², in the model; the data have σ² = 0.0625.", 1e-3, 1
+    )  # fmt: skip
+    drift = choice(
+        "mean", "Of the prior: 0, or a straight line, m(x) = c + sx with wide priors on c and s.",
+        {"none": "0", "line": "a straight line"},
+    )  # fmt: skip
+    kernel = kernel_choice()
+
     in_sight = ("end", "lengthscale")
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "the forecast goes flat": {
@@ -73,12 +72,6 @@ class Forecast(LiveWidget):
         "too little noise: the bands are too narrow": {"noise": 0.005},
         "all data": {"end": 2.0},
     }  # fmt: skip
-
-    end = trait(controls["end"])
-    lengthscale = trait(controls["lengthscale"])
-    noise = trait(controls["noise"])
-    drift = trait(controls["drift"])
-    kernel = trait(controls["kernel"], next(iter(KERNELS)))
 
     @classmethod
     def given(cls) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from apviz.datasets import load
 from apviz.kernels import Matern52
 from apviz.rkhs import BoundComparison, Span, compare_with_bound
 from apviz.rkhs.kernels import Floats
-from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, trait
+from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider
 from apviz.widgets.packing import packed
 
 POINTS: Final = 300
@@ -63,25 +63,25 @@ class Kappas(LiveWidget):
         "1%?",
         {"sequential": "consecutive rows", "kd-tree": "a k-d tree"},
     )
-    controls: ClassVar[dict[str, dict[str, Any]]] = {
-        "block_size": slider(
-            "block b", "Points in a block: λ′max = max over blocks of λmax(K[I, I]) ≤ b(1 + σ²).", 10, 100, 10
-        ),
-        "lengthscale": log_slider(
-            "lengthscale",
-            "ℓ of the Matérn-5/2 kernel: a longer ℓ makes points more alike and λmax(K) ≤ n + σ² larger.",
-            0.03, 5,
-        ),
-        "noise": log_slider(
-            "noise σ²", "σ² moves every eigenvalue: κ = λmax(K)/λmin(K), κ′ = λ′max/λmin(K), λmin(K) ≥ σ².", 1e-3, 10
-        ),
-        "data": choice(
-            "data",
-            f"{POINTS} rows in random order, K = k(X, X) + σ²I: X are pixels of a photograph (row, column), or "
-            "patients with ten measurements.",
-            {"china": "pixels of a photograph", "diabetes": "ten inputs: diabetes"},
-        ),
-    }  # fmt: skip
+
+    block_size = slider(
+        "block b", "Points in a block: λ′max = max over blocks of λmax(K[I, I]) ≤ b(1 + σ²).", 10, 100, 10
+    )
+    lengthscale = log_slider(
+        "lengthscale",
+        "ℓ of the Matérn-5/2 kernel: a longer ℓ makes points more alike and λmax(K) ≤ n + σ² larger.",
+        0.03, 5,
+    )  # fmt: skip
+    noise = log_slider(
+        "noise σ²", "σ² moves every eigenvalue: κ = λmax(K)/λmin(K), κ′ = λ′max/λmin(K), λmin(K) ≥ σ².", 1e-3, 10
+    )
+    data = choice(
+        "data",
+        f"{POINTS} rows in random order, K = k(X, X) + σ²I: X are pixels of a photograph (row, column), or "
+        "patients with ten measurements.",
+        {"china": "pixels of a photograph", "diabetes": "ten inputs: diabetes"},
+    )
+
     in_sight = ("block_size", "lengthscale")
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "the puzzle: pixels of a photograph": {
@@ -92,10 +92,6 @@ class Kappas(LiveWidget):
         "much noise: the bound is closer": {"noise": 3.0},
     }  # fmt: skip
 
-    block_size = trait(controls["block_size"])
-    lengthscale = trait(controls["lengthscale"])
-    noise = trait(controls["noise"])
-    data = trait(controls["data"])
     bet = traitlets.Enum(["", "shown", *PARTITIONS]).tag(sync=True)
 
     @classmethod

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -53,19 +53,29 @@ def style() -> str:
 
 def slider(
     label: str, explanation: str, low: float, high: float, step: float, names: Mapping[str, str] | None = None
-) -> dict[str, Any]:
-    """Describe a slider over evenly spaced numbers; the explanation is one sentence of HTML.
+) -> Any:
+    """Return a trait with a slider over evenly spaced numbers; the explanation is one sentence of HTML.
 
     Args:
         names: Words for some of the numbers.
     """
-    described = {"kind": "range", "label": label, "explanation": explanation, "min": low, "max": high, "step": step}
-    return described | ({"names": dict(names)} if names else {})
+    control = {"kind": "range", "label": label, "explanation": explanation, "min": low, "max": high, "step": step}
+    return _number([low, high, step], low, high, control | ({"names": dict(names)} if names else {}))
 
 
-def log_slider(label: str, explanation: str, low: float, high: float) -> dict[str, Any]:
-    """Describe a slider over round numbers, evenly spaced on a log scale."""
-    return {"kind": "places", "label": label, "explanation": explanation, "places": round_numbers(label, low, high)}
+def places(label: str, explanation: str, numbers: Sequence[float], names: Mapping[str, str] | None = None) -> Any:
+    """Return a trait with a slider over the given numbers, in increasing order.
+
+    Args:
+        names: Words for some of the numbers.
+    """
+    control = {"kind": "places", "label": label, "explanation": explanation, "places": list(numbers)}
+    return _number(numbers, numbers[0], numbers[-1], control | ({"names": dict(names)} if names else {}))
+
+
+def log_slider(label: str, explanation: str, low: float, high: float) -> Any:
+    """Return a trait with a slider over round numbers, evenly spaced on a log scale."""
+    return places(label, explanation, round_numbers(label, low, high))
 
 
 def round_numbers(what: str, low: float, high: float) -> list[float]:
@@ -87,50 +97,36 @@ def round_numbers(what: str, low: float, high: float) -> list[float]:
     return [each for each in every if low <= each <= high]
 
 
-def choice(label: str, explanation: str, options: Mapping[str, str]) -> dict[str, Any]:
-    """Describe a choice between values, each with a title."""
+def choice(label: str, explanation: str, options: Mapping[str, str]) -> Any:
+    """Return a trait with a choice between values, each with a title."""
     pairs = [[title, value] for value, title in options.items()]
-    return {"kind": "choice", "label": label, "explanation": explanation, "options": pairs}
+    control = {"kind": "choice", "label": label, "explanation": explanation, "options": pairs}
+    return traitlets.Enum(list(options), next(iter(options))).tag(sync=True, control=control)
 
 
-def steps(label: str, explanation: str, last: int, interval: int | None = None) -> dict[str, Any]:
-    """Describe steps from 0 to the last, which can be played: one a second, or one every `interval` milliseconds."""
-    return slider(label, explanation, 0, last, 1) | {"kind": "steps"} | ({"interval": interval} if interval else {})
+def steps(label: str, explanation: str, last: int, interval: int | None = None) -> Any:
+    """Return a trait of steps from 0 to the last, which can be played: one a second, or one every `interval` ms."""
+    trait = slider(label, explanation, 0, last, 1)
+    trait.metadata["control"] |= {"kind": "steps"} | ({"interval": interval} if interval else {})
+    return trait
 
 
-def switch(label: str, explanation: str) -> dict[str, Any]:
-    """Describe a button that can be switched on and off."""
-    return {"kind": "switch", "label": label, "explanation": explanation}
+def switch(label: str, explanation: str) -> Any:
+    """Return a trait with a button that can be switched on and off."""
+    return traitlets.Bool().tag(sync=True, control={"kind": "switch", "label": label, "explanation": explanation})
 
 
-def kernel_choice() -> dict[str, Any]:
-    """Describe a choice between all kernels."""
+def kernel_choice() -> Any:
+    """Return a trait with a choice between all kernels."""
     return choice(
         "kernel", "k(x, x′): Matérn-5/2 is (1 + q + q²/3) exp(−q), q = √5 |x − x′| / ℓ.",
         {name: kind.title for name, kind in KERNELS.items()},
     )  # fmt: skip
 
 
-def trait(control: Mapping[str, Any], default: Any = None) -> Any:
-    """Return a trait with the range of a control, shared with the browser.
-
-    Args:
-        control: Description by `slider`, `log_slider`, `choice`, `steps` or `switch`.
-        default: Value of a widget that has no preset yet; the smallest or first if omitted.
-    """
-    if control["kind"] == "switch":
-        return traitlets.Bool(bool(default)).tag(sync=True)
-    if control["kind"] == "choice":
-        known = [value for _, value in control["options"]]
-        return traitlets.Enum(known, known[0] if default is None else default).tag(sync=True)
-    if control["kind"] == "places":
-        low, *_, high = control["places"]
-        numbers = control["places"]
-    else:
-        low, high = control["min"], control["max"]
-        numbers = [low, high, control["step"]]
-    number = traitlets.Int if all(isinstance(each, int) for each in numbers) else traitlets.Float
-    return number(low if default is None else default, min=low, max=high).tag(sync=True)
+def _number(numbers: Sequence[float], low: float, high: float, control: dict[str, Any]) -> Any:
+    kind: Any = traitlets.Int if all(isinstance(each, int) for each in numbers) else traitlets.Float
+    return kind(low, min=low, max=high).tag(sync=True, control=control)
 
 
 def place(face: Mapping[str, Any], values: Mapping[str, Any], look: Mapping[str, Any]) -> str:
@@ -153,7 +149,7 @@ class LiveWidget(anywidget.AnyWidget):
         text: Explanation of the widget.
         sentence: Sentence on the current state, in which `{name}` is a number that can be dragged. `{name:word}` adds a
             word that is in the singular for 1.
-        controls: Controls of the traits, by name.
+        controls: Controls of the traits, by name, in the order of the traits.
         in_sight: Names of the controls that are not under "more"; with the presets, at most three.
         presets: Named values; the first preset sets every trait, and `reset` returns to it.
         betting: Question and its answers by value, for a widget with a trait `bet`. Before the bet, which is an answer
@@ -168,7 +164,7 @@ class LiveWidget(anywidget.AnyWidget):
     title: ClassVar[str]
     text: ClassVar[str]
     sentence: ClassVar[str]
-    controls: ClassVar[dict[str, dict[str, Any]]]
+    controls: ClassVar[dict[str, dict[str, Any]]] = {}  # replaced, never changed
     in_sight: ClassVar[tuple[str, ...]]
     presets: ClassVar[dict[str, dict[str, Any]]]
     betting: ClassVar[tuple[str, dict[str, str]] | None] = None
@@ -180,6 +176,12 @@ class LiveWidget(anywidget.AnyWidget):
     face = traitlets.Dict().tag(sync=True)
     theme = traitlets.Enum(["auto", "light", "dark"], "auto").tag(sync=True)
     lecture = traitlets.Bool(False).tag(sync=True)
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        traits = {name: each for name, each in vars(cls).items() if isinstance(each, traitlets.TraitType)}
+        own = {name: each.metadata["control"] for name, each in traits.items() if "control" in each.metadata}
+        cls.controls = cls.controls | own  # a widget's own class is a subclass without traits of its own
 
     def __init__(self, *, theme: str = "auto", lecture: bool = False, **values: Any) -> None:
         first = next(iter(self.presets.values()))

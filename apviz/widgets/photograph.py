@@ -16,7 +16,7 @@ from apviz.rkhs import RULES
 from apviz.rkhs.kernels import Floats
 from apviz.solvers import AlternatingProjection
 from apviz.system import KernelSystem
-from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps, trait
+from apviz.widgets.live_widget import LiveWidget, choice, log_slider, places, slider, steps
 from apviz.widgets.packing import packed_bytes
 
 #: Most updates of a solve; milliseconds between two played updates.
@@ -77,53 +77,54 @@ class Photograph(LiveWidget):
         "After {step:update}, with blocks of {block_size} pixels and a margin of {overlap}, scattered blocks "
         "have left [scattered] of ‖b‖, blocks of neighbours [neighbours]."
     )
-    controls: ClassVar[dict[str, dict[str, Any]]] = {
-        "step": steps(
-            "update",
-            "Updates on each side: w<sub>I</sub> += K[I, I]⁻¹r<sub>I</sub>, r −= K[:, I]u; played one per frame.",
-            UPDATES, FRAME,
-        ),
-        "overlap": slider(
-            "margin",
-            "A block of b pixels also solves on the ⌊margin·b⌋ nearest others: an update's work = (1 + margin)·b/n.",
-            0, 1, 0.5,
-        ),
-        "partition": choice(
-            "neighbours",
-            "Partition on the right: halves along the longest side, or across the principal axis, until a part has b "
-            "pixels; or, as on the left, consecutive rows of shuffled data, j = {jb + 1, …, jb + b}.",
-            {"sequential": "sequential", "kd-tree": "kd-tree", "principal-axis-tree": "principal-axis-tree"},
-        ),
-        "block_size": slider(
-            "block b",
-            "Pixels per block: a picture of n pixels has m = ⌈n/b⌉ blocks, each with a Cholesky factor, K[I, I] = LLᵀ.",
-            50, 500, 50,
-        ),
-        "rule": choice(
-            "rule",
-            "Block selection: gauss-southwell takes the block with ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
-            {name: name for name in RULES},
-        ),
-        "tol": log_slider(
-            "tolerance", "The solve ends once ‖r‖/‖b‖ &lt; tolerance, or after 1,000 updates.", 1e-4, 0.1
-        ),
-        "pixels": {
-            "kind": "places", "label": "pixels n", "places": list(PIXELS),
-            "explanation": f"Of {PICTURE_SHAPE[0]} × {PICTURE_SHAPE[1]} pixels every s-th row and column is kept, s = "
-            f"{', '.join(map(str, sorted(STRIDES.values(), reverse=True)))}, or 4 and of these the "
-            f"{_FINE_COLUMNS} columns in the middle.",
-        },
-        "picture": choice(
-            "picture", "The residual r = b − Kw, or the posterior mean Kw − σ²w; grey shows the square root, so "
-            "that small values are visible.",
-            {"residual": "the residual", "mean": "the mean"},
-        ),
-        "axis": choice(
-            "curves", "Work = evaluated entries of K ÷ n², all factors at the start; or updates, m = ⌈n/b⌉ per "
-            "epoch.",
-            {"work": "over work", "updates": "over updates"},
-        ),
-    }  # fmt: skip
+
+    step = steps(
+        "update",
+        "Updates on each side: w<sub>I</sub> += K[I, I]⁻¹r<sub>I</sub>, r −= K[:, I]u; played one per frame.",
+        UPDATES, FRAME,
+    )  # fmt: skip
+    overlap = slider(
+        "margin",
+        "A block of b pixels also solves on the ⌊margin·b⌋ nearest others: an update's work = (1 + margin)·b/n.",
+        0, 1, 0.5,
+    )  # fmt: skip
+    partition = choice(
+        "neighbours",
+        "Partition on the right: halves along the longest side, or across the principal axis, until a part has b "
+        "pixels; or, as on the left, consecutive rows of shuffled data, j = {jb + 1, …, jb + b}.",
+        {"sequential": "sequential", "kd-tree": "kd-tree", "principal-axis-tree": "principal-axis-tree"},
+    )
+    block_size = slider(
+        "block b",
+        "Pixels per block: a picture of n pixels has m = ⌈n/b⌉ blocks, each with a Cholesky factor, K[I, I] = LLᵀ.",
+        50, 500, 50,
+    )  # fmt: skip
+    rule = choice(
+        "rule",
+        "Block selection: gauss-southwell takes the block with ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
+        {name: name for name in RULES},
+    )
+    tol = log_slider(
+        "tolerance", "The solve ends once ‖r‖/‖b‖ &lt; tolerance, or after 1,000 updates.", 1e-4, 0.1
+    )  # fmt: skip
+    pixels = places(
+        "pixels n",
+        f"Of {PICTURE_SHAPE[0]} × {PICTURE_SHAPE[1]} pixels every s-th row and column is kept, s = "
+        f"{', '.join(map(str, sorted(STRIDES.values(), reverse=True)))}, or 4 and of these the "
+        f"{_FINE_COLUMNS} columns in the middle.",
+        PIXELS,
+    )
+    picture = choice(
+        "picture", "The residual r = b − Kw, or the posterior mean Kw − σ²w; grey shows the square root, so "
+        "that small values are visible.",
+        {"residual": "the residual", "mean": "the mean"},
+    )  # fmt: skip
+    axis = choice(
+        "curves", "Work = evaluated entries of K ÷ n², all factors at the start; or updates, m = ⌈n/b⌉ per "
+        "epoch.",
+        {"work": "over work", "updates": "over updates"},
+    )  # fmt: skip
+
     in_sight = ("step", "overlap")
     opening = "step"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
@@ -137,16 +138,6 @@ class Photograph(LiveWidget):
         "few large blocks": {"block_size": 400, "overlap": 0.5, "step": 8},
         "13,696 pixels": {"pixels": 13696, "block_size": 200, "step": 40},
     }  # fmt: skip
-
-    step = trait(controls["step"])
-    overlap = trait(controls["overlap"])
-    partition = trait(controls["partition"])
-    block_size = trait(controls["block_size"])
-    rule = trait(controls["rule"])
-    tol = trait(controls["tol"])
-    pixels = trait(controls["pixels"], PIXELS[0])
-    picture = trait(controls["picture"])
-    axis = trait(controls["axis"])
 
     @traitlets.validate("pixels")
     def _are_a_picture(self, proposal: Any) -> int:

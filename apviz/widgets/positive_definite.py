@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from apviz.rkhs.kernels import Floats, StationaryKernel
-from apviz.widgets.live_widget import LiveWidget, choice, kernel_choice, log_slider, slider, trait
+from apviz.widgets.live_widget import LiveWidget, choice, kernel_choice, log_slider, places, slider
 
 MAX_POINTS: Final = 100
 JITTERS: Final = [0.0, *(float(f"1e{power}") for power in range(-18, 0))]
@@ -45,25 +45,24 @@ class PositiveDefinite(LiveWidget):
         "With {points} points at lengthscale {lengthscale}, in {dtype} and with jitter {jitter}, the smallest "
         "eigenvalue is [least], and rounding is [floor]: Cholesky [outcome][change]."
     )
-    controls: ClassVar[dict[str, dict[str, Any]]] = {
-        "points": slider(
-            "points n", "Even places, xᵢ = i/(n − 1): the closer neighbours are, the more alike are rows of K.",
-            2, MAX_POINTS, 1,
-        ),
-        "lengthscale": log_slider(
-            "lengthscale", "ℓ, in units of x: k = f(|x − x′| / ℓ), and a longer ℓ makes rows of K more alike.", 0.01, 1
-        ),
-        "dtype": choice(
-            "type", "Every number and every operation is rounded to ε = 2⁻²³ (float32) or 2⁻⁵² (float64) of its size.",
-            {"float64": "float64", "float32": "float32"},
-        ),
-        "jitter": {
-            "kind": "places", "label": "jitter τ", "places": JITTERS, "names": {"0": "none"},
-            "explanation": "K + τI has the eigenvalues λ + τ ≥ τ, and its mean misses the data by τw, as if they had "
-            "noise.",
-        },
-        "kernel": kernel_choice(),
-    }  # fmt: skip
+
+    points = slider(
+        "points n", "Even places, xᵢ = i/(n − 1): the closer neighbours are, the more alike are rows of K.",
+        2, MAX_POINTS, 1,
+    )  # fmt: skip
+    lengthscale = log_slider(
+        "lengthscale", "ℓ, in units of x: k = f(|x − x′| / ℓ), and a longer ℓ makes rows of K more alike.", 0.01, 1
+    )
+    dtype = choice(
+        "type", "Every number and every operation is rounded to ε = 2⁻²³ (float32) or 2⁻⁵² (float64) of its size.",
+        {"float64": "float64", "float32": "float32"},
+    )  # fmt: skip
+    jitter = places(
+        "jitter τ", "K + τI has the eigenvalues λ + τ ≥ τ, and its mean misses the data by τw, as if they had noise.",
+        JITTERS, {"0": "none"},
+    )  # fmt: skip
+    kernel = kernel_choice()
+
     in_sight = ("points", "jitter")
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "30 points: it fails": {
@@ -75,12 +74,6 @@ class PositiveDefinite(LiveWidget):
         "a rough kernel": {"kernel": "matern12", "points": 100},
         "jitter": {"jitter": 1e-10},
     }  # fmt: skip
-
-    points = trait(controls["points"])
-    lengthscale = trait(controls["lengthscale"])
-    dtype = trait(controls["dtype"])
-    jitter = trait(controls["jitter"])
-    kernel = trait(controls["kernel"])
 
     @property
     def gram(self) -> Floats:

@@ -11,7 +11,7 @@ import traitlets
 from apviz.kernels import kernel_named
 from apviz.rkhs import RULES, Span, Trajectory, trajectory_on
 from apviz.rkhs.rules import chosen_blocks
-from apviz.widgets.live_widget import LiveWidget, choice, kernel_choice, log_slider, steps, trait
+from apviz.widgets.live_widget import LiveWidget, choice, kernel_choice, log_slider, steps
 
 #: Number of updates of a trajectory.
 STEPS: Final = 20
@@ -58,37 +58,37 @@ class Projection(LiveWidget):
         "Step {step} of [steps]: [what]; ‖r‖<sub>H</sub> is [left] of ‖g‖<sub>H</sub>, with lengthscale {lengthscale} "
         "and noise σ² = {noise}."
     )
-    controls: ClassVar[dict[str, dict[str, Any]]] = {
-        "step": steps("step j", "Updates done: r⁽ʲ⁾ = r⁽ʲ⁻¹⁾ − proj r⁽ʲ⁻¹⁾, onto span{k(xᵢ, ·): i ∈ I}.", STEPS),
-        "lengthscale": log_slider(
-            "lengthscale",
-            "ℓ, in units of x: cos ∠ = f(|xᵢ − xⱼ| / ℓ) / (1 + σ²), so a long one makes kernel functions nearly "
-            "parallel.",
-            0.03, 3,
-        ),
-        "noise": log_slider(
-            "noise σ²",
-            "σ², part of k as σ²δ, so that ‖k(xᵢ, ·)‖² = 1 + σ²: every point has its own direction, which opens the "
-            "angles.",
-            1e-3, 1,
-        ),
-        "picture": choice(
-            "picture", "Draw r⁽ʲ⁾ from 0, or from s⁽ʲ⁾ to g = s⁽ʲ⁾ + r⁽ʲ⁾.",
-            {"residual": "r goes to 0", "solution": "s goes to g"},
-        ),
-        "blocks": choice(
-            "blocks",
-            "Points of each block: one point spans a line, two span a plane; "
-            "proj f = f(X<sub>I</sub>)ᵀ K[I, I]⁻¹ k(X<sub>I</sub>, ·).",
-            {name: name for name in BLOCKS},
-        ),
-        "rule": choice(
-            "rule",
-            "Block selection: gauss-southwell takes the block with ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
-            {name: name for name in RULES},
-        ),
-        "kernel": kernel_choice(),
-    }  # fmt: skip
+
+    step = steps("step j", "Updates done: r⁽ʲ⁾ = r⁽ʲ⁻¹⁾ − proj r⁽ʲ⁻¹⁾, onto span{k(xᵢ, ·): i ∈ I}.", STEPS)
+    lengthscale = log_slider(
+        "lengthscale",
+        "ℓ, in units of x: cos ∠ = f(|xᵢ − xⱼ| / ℓ) / (1 + σ²), so a long one makes kernel functions nearly "
+        "parallel.",
+        0.03, 3,
+    )  # fmt: skip
+    noise = log_slider(
+        "noise σ²",
+        "σ², part of k as σ²δ, so that ‖k(xᵢ, ·)‖² = 1 + σ²: every point has its own direction, which opens the "
+        "angles.",
+        1e-3, 1,
+    )  # fmt: skip
+    picture = choice(
+        "picture", "Draw r⁽ʲ⁾ from 0, or from s⁽ʲ⁾ to g = s⁽ʲ⁾ + r⁽ʲ⁾.",
+        {"residual": "r goes to 0", "solution": "s goes to g"},
+    )  # fmt: skip
+    blocks = choice(
+        "blocks",
+        "Points of each block: one point spans a line, two span a plane; "
+        "proj f = f(X<sub>I</sub>)ᵀ K[I, I]⁻¹ k(X<sub>I</sub>, ·).",
+        {name: name for name in BLOCKS},
+    )
+    rule = choice(
+        "rule",
+        "Block selection: gauss-southwell takes the block with ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
+        {name: name for name in RULES},
+    )
+    kernel = kernel_choice()
+
     in_sight = ("step", "lengthscale")
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "the paper's Figure 2": {
@@ -105,15 +105,8 @@ class Projection(LiveWidget):
         "two planes that share a line": {"blocks": "{1, 2} {2, 3}", "lengthscale": 0.5},
     }  # fmt: skip
 
-    step = trait(controls["step"])
     points = traitlets.List(traitlets.Float(min=0.0, max=1.0), minlen=3, maxlen=3).tag(sync=True)
     data = traitlets.List(traitlets.Float(min=-MOST, max=MOST), minlen=3, maxlen=3).tag(sync=True)
-    lengthscale = trait(controls["lengthscale"])
-    noise = trait(controls["noise"])
-    picture = trait(controls["picture"])
-    blocks = trait(controls["blocks"])
-    rule = trait(controls["rule"])
-    kernel = trait(controls["kernel"])
 
     @classmethod
     def given(cls) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import traitlets
 
 from apviz.kernels import Matern52
 from apviz.rkhs import RULES, Span, Trajectory, trajectory
-from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps, trait
+from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps
 
 #: Number of updates of a trajectory; most points; largest absolute value of the data.
 STEPS: Final = 30
@@ -56,37 +56,37 @@ class ProjectionPlayer(LiveWidget):
         "Step {step} of [steps]: [what]; ‖r‖<sub>H</sub> is [left] of its start, Euclidean ‖r‖ [euclidean], with "
         "{points} points in blocks of {block_size}, lengthscale {lengthscale} and noise σ² = {noise}."
     )
-    controls: ClassVar[dict[str, dict[str, Any]]] = {
-        "step": steps("step j", "Updates done: s⁽ʲ⁺¹⁾ = s⁽ʲ⁾ + k(·, X<sub>I</sub>) K[I, I]⁻¹ r<sub>I</sub>.", STEPS),
-        "rule": choice(
-            "rule",
-            "Block selection: gauss-southwell takes the block with ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
-            {name: name for name in RULES},
-        ),
-        "points": slider(
-            "points n",
-            "Number of points, with xᵢ ~ U(0, 1) and bᵢ = sin(9xᵢ) e<sup>−xᵢ</sup> + 0.1 εᵢ, εᵢ ~ N(0, 1), until you "
-            "drag one: K is n × n.",
-            8, MAX_POINTS, 1,
-        ),
-        "block_size": slider(
-            "block b",
-            "Points per block, fewer in the last of the m = ⌈n/b⌉ blocks; one update solves with K[I, I], b × b.",
-            1, 20, 1,
-        ),
-        "overlap": slider(
-            "overlap",
-            "Margin a block also solves on, relative to its own points: an update's work = (1 + overlap)·b/n.",
-            0, 1, 0.25,
-        ),
-        "lengthscale": log_slider(
-            "lengthscale",
-            "How far points influence one another: Matérn-5/2 is (1 + q + q²/3) exp(−q), q = √5 |x − x′| / ℓ.",
-            0.03, 1,
-        ),
-        "noise": log_slider("noise σ²", "σ², part of the kernel as σ²δ; it keeps λmin(K) ≥ σ².", 1e-4, 1),
-        "speed": log_slider("speed", "Updates per second during play: one every Δt = 1/speed seconds.", 0.5, 8),
-    }  # fmt: skip
+
+    step = steps("step j", "Updates done: s⁽ʲ⁺¹⁾ = s⁽ʲ⁾ + k(·, X<sub>I</sub>) K[I, I]⁻¹ r<sub>I</sub>.", STEPS)
+    rule = choice(
+        "rule",
+        "Block selection: gauss-southwell takes the block with ‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖.",
+        {name: name for name in RULES},
+    )
+    points = slider(
+        "points n",
+        "Number of points, with xᵢ ~ U(0, 1) and bᵢ = sin(9xᵢ) e<sup>−xᵢ</sup> + 0.1 εᵢ, εᵢ ~ N(0, 1), until you "
+        "drag one: K is n × n.",
+        8, MAX_POINTS, 1,
+    )  # fmt: skip
+    block_size = slider(
+        "block b",
+        "Points per block, fewer in the last of the m = ⌈n/b⌉ blocks; one update solves with K[I, I], b × b.",
+        1, 20, 1,
+    )  # fmt: skip
+    overlap = slider(
+        "overlap",
+        "Margin a block also solves on, relative to its own points: an update's work = (1 + overlap)·b/n.",
+        0, 1, 0.25,
+    )  # fmt: skip
+    lengthscale = log_slider(
+        "lengthscale",
+        "How far points influence one another: Matérn-5/2 is (1 + q + q²/3) exp(−q), q = √5 |x − x′| / ℓ.",
+        0.03, 1,
+    )  # fmt: skip
+    noise = log_slider("noise σ²", "σ², part of the kernel as σ²δ; it keeps λmin(K) ≥ σ².", 1e-4, 1)
+    speed = log_slider("speed", "Updates per second during play: one every Δt = 1/speed seconds.", 0.5, 8)
+
     in_sight = ("step", "rule")
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "gauss-southwell": {
@@ -98,15 +98,7 @@ class ProjectionPlayer(LiveWidget):
         "with a margin": {"overlap": 0.5},
     }  # fmt: skip
 
-    step = trait(controls["step"])
-    points = trait(controls["points"])
     data = traitlets.List(traitlets.Float(min=-MOST, max=MOST), minlen=MAX_POINTS, maxlen=MAX_POINTS).tag(sync=True)
-    block_size = trait(controls["block_size"])
-    rule = trait(controls["rule"])
-    overlap = trait(controls["overlap"])
-    lengthscale = trait(controls["lengthscale"])
-    noise = trait(controls["noise"])
-    speed = trait(controls["speed"])
 
     @classmethod
     def given(cls) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from apviz.kernels import KERNELS
 from apviz.rkhs.kernels import Floats, StationaryKernel
-from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps, trait
+from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps
 from apviz.widgets.packing import packed
 
 #: Times that the number of points doubles, from 3 to 129; samples to choose from.
@@ -45,20 +45,20 @@ class SamplePaths(LiveWidget):
         "After {doublings:doubling} there are [count] points: fᵀK⁻¹f is [sample] for the sample, and [sine] for a "
         "sine of {waves:period}, with {kernel} at lengthscale {lengthscale}."
     )
-    controls: ClassVar[dict[str, dict[str, Any]]] = {
-        "doublings": steps(
-            "doublings", "Points between the others are added: n = 2ᵏ⁺¹ + 1 after k doublings.", DOUBLINGS, 900
-        ),
-        "waves": slider("periods", "The smooth function is f(x) = sin 2πqx with q periods.", 1, 4, 1),
-        "lengthscale": log_slider(
-            "lengthscale", "ℓ, in units of x: k(x, x′) = f(|x − x′| / ℓ); the sample is drawn with it too.", 0.05, 0.5
-        ),
-        "kernel": choice(
-            "kernel", "Matérn-1/2 has the roughest samples: k(x, x′) = exp(−|x − x′| / ℓ).",
-            {name: KERNELS[name].title for name in ROUGH},
-        ),
-        "sample": slider("sample", "Number of the sample f = Lz, with K = LLᵀ and z ~ N(0, I).", 1, SAMPLES, 1),
-    }  # fmt: skip
+
+    doublings = steps(
+        "doublings", "Points between the others are added: n = 2ᵏ⁺¹ + 1 after k doublings.", DOUBLINGS, 900
+    )
+    waves = slider("periods", "The smooth function is f(x) = sin 2πqx with q periods.", 1, 4, 1)
+    lengthscale = log_slider(
+        "lengthscale", "ℓ, in units of x: k(x, x′) = f(|x − x′| / ℓ); the sample is drawn with it too.", 0.05, 0.5
+    )
+    kernel = choice(
+        "kernel", "Matérn-1/2 has the roughest samples: k(x, x′) = exp(−|x − x′| / ℓ).",
+        {name: KERNELS[name].title for name in ROUGH},
+    )  # fmt: skip
+    sample = slider("sample", "Number of the sample f = Lz, with K = LLᵀ and z ~ N(0, I).", 1, SAMPLES, 1)
+
     in_sight = ("doublings", "lengthscale")
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "a sample and a sine": {
@@ -68,12 +68,6 @@ class SamplePaths(LiveWidget):
         "a fast sine is long, and in H": {"waves": 4, "doublings": 6},
         "rougher samples": {"kernel": "matern12", "doublings": 6},
     }  # fmt: skip
-
-    doublings = trait(controls["doublings"])
-    waves = trait(controls["waves"])
-    lengthscale = trait(controls["lengthscale"])
-    kernel = trait(controls["kernel"])
-    sample = trait(controls["sample"])
 
     @classmethod
     def given(cls) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from apviz.datasets import load
 from apviz.kernels import Matern52
 from apviz.rkhs import RULES, RuleComparison, Span, ToyProblem, compare_rules, toy_problem
 from apviz.rkhs.kernels import Floats
-from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps, switch, trait
+from apviz.widgets.live_widget import LiveWidget, choice, log_slider, slider, steps, switch
 
 POINTS: Final = 36
 #: Number of updates of every rule; most points of a block; most seeds.
@@ -68,57 +68,57 @@ class WhichBlock(LiveWidget):
         "noise σ² = {noise}: I bet that {bet_rule} will have the smallest error, and that gauss-southwell takes block "
         "{bet_block} next. [verdict]"
     )
-    controls: ClassVar[dict[str, dict[str, Any]]] = {
-        "step": steps(
-            "updates",
-            "Updates done, of every rule: s⁽ʲ⁺¹⁾ = s⁽ʲ⁾ + k(·, X<sub>I</sub>) K[I, I]⁻¹ r<sub>I</sub>.",
-            STEPS,
-        ),
-        "reveal": switch(
-            "reveal",
-            "Show the four curves, and the energy each block would remove now: "
-            "½‖P<sub>I</sub> r‖²<sub>H</sub> = ½ r<sub>I</sub>ᵀ K[I, I]⁻¹ r<sub>I</sub>.",
-        ),
-        "bet_rule": choice(
-            "bet: rule",
-            f"Your bet: the rule with the smallest ‖r‖<sub>H</sub> = √(rᵀK⁻¹r) after {STEPS} updates.",
-            {name: name for name in (NO_BET, *RULES)},
-        ),
-        "bet_block": slider(
-            "bet: block",
-            "Your bet: the block that gauss-southwell takes next, the one with "
-            "‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖; it ends with the next step.",
-            NO_BLOCK, POINTS - 1, 1, {str(NO_BLOCK): "none"},
-        ),
-        "rule": choice(
-            "rule shown", "Rule whose state r⁽ʲ⁾ = b − Kw⁽ʲ⁾ is shown, with its next block highlighted.",
-            {name: name for name in RULES},
-        ),
-        "data": choice(
-            "data", "The right-hand side b and the positions of its points; the system is (k(X, X) + σ²I) w = b.",
-            {name: name for name in SYSTEMS},
-        ),
-        "block_size": slider(
-            "block b", f"Neighbours in a block: m = ⌈{POINTS}/b⌉ blocks to choose from.", 1, LARGEST, 1
-        ),
-        "lengthscale": log_slider(
-            "lengthscale",
-            "ℓ of the Matérn-5/2 kernel: the longer, the more an update changes other blocks, r −= K[:, I] u.",
-            0.01, 1,
-        ),
-        "noise": log_slider(
-            "noise σ²",
-            "σ² in K: λmin ≥ σ²; if σ² is large, K[I, I] ≈ λ′max·I, and the guarantee ‖r‖²/(2mλ′max) of Theorem 1 is "
-            "tight.",
-            1e-3, 1,
-        ),
-        "seed": slider(
-            "seed",
-            "Seed of random, I ~ U{0, …, m − 1} at every update, and of shuffled, a new order of the m blocks every "
-            "epoch.",
-            0, SEEDS, 1,
-        ),
-    }  # fmt: skip
+
+    step = steps(
+        "updates",
+        "Updates done, of every rule: s⁽ʲ⁺¹⁾ = s⁽ʲ⁾ + k(·, X<sub>I</sub>) K[I, I]⁻¹ r<sub>I</sub>.",
+        STEPS,
+    )
+    reveal = switch(
+        "reveal",
+        "Show the four curves, and the energy each block would remove now: "
+        "½‖P<sub>I</sub> r‖²<sub>H</sub> = ½ r<sub>I</sub>ᵀ K[I, I]⁻¹ r<sub>I</sub>.",
+    )
+    bet_rule = choice(
+        "bet: rule",
+        f"Your bet: the rule with the smallest ‖r‖<sub>H</sub> = √(rᵀK⁻¹r) after {STEPS} updates.",
+        {name: name for name in (NO_BET, *RULES)},
+    )
+    bet_block = slider(
+        "bet: block",
+        "Your bet: the block that gauss-southwell takes next, the one with "
+        "‖r<sub>I</sub>‖ = max<sub>J</sub> ‖r<sub>J</sub>‖; it ends with the next step.",
+        NO_BLOCK, POINTS - 1, 1, {str(NO_BLOCK): "none"},
+    )  # fmt: skip
+    rule = choice(
+        "rule shown", "Rule whose state r⁽ʲ⁾ = b − Kw⁽ʲ⁾ is shown, with its next block highlighted.",
+        {name: name for name in RULES},
+    )  # fmt: skip
+    data = choice(
+        "data", "The right-hand side b and the positions of its points; the system is (k(X, X) + σ²I) w = b.",
+        {name: name for name in SYSTEMS},
+    )  # fmt: skip
+    block_size = slider(
+        "block b", f"Neighbours in a block: m = ⌈{POINTS}/b⌉ blocks to choose from.", 1, LARGEST, 1
+    )  # fmt: skip
+    lengthscale = log_slider(
+        "lengthscale",
+        "ℓ of the Matérn-5/2 kernel: the longer, the more an update changes other blocks, r −= K[:, I] u.",
+        0.01, 1,
+    )  # fmt: skip
+    noise = log_slider(
+        "noise σ²",
+        "σ² in K: λmin ≥ σ²; if σ² is large, K[I, I] ≈ λ′max·I, and the guarantee ‖r‖²/(2mλ′max) of Theorem 1 is "
+        "tight.",
+        1e-3, 1,
+    )  # fmt: skip
+    seed = slider(
+        "seed",
+        "Seed of random, I ~ U{0, …, m − 1} at every update, and of shuffled, a new order of the m blocks every "
+        "epoch.",
+        0, SEEDS, 1,
+    )  # fmt: skip
+
     in_sight = ("step", "reveal")
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "columns of a photograph": {
@@ -131,17 +131,6 @@ class WhichBlock(LiveWidget):
         "much noise: the guarantee comes closer": {"lengthscale": 0.05, "noise": 1.0},
     }  # fmt: skip
     hidden_until = "reveal"
-
-    step = trait(controls["step"])
-    bet_rule = trait(controls["bet_rule"])
-    bet_block = trait(controls["bet_block"])
-    reveal = trait(controls["reveal"])
-    rule = trait(controls["rule"])
-    data = trait(controls["data"])
-    block_size = trait(controls["block_size"])
-    lengthscale = trait(controls["lengthscale"])
-    noise = trait(controls["noise"])
-    seed = trait(controls["seed"])
 
     @classmethod
     @cache

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from apviz.rkhs.kernels import Floats
-from apviz.widgets.live_widget import LiveWidget, slider, steps, trait
+from apviz.widgets.live_widget import LiveWidget, places, slider, steps
 
 
 class Zigzag(LiveWidget):
@@ -38,20 +38,17 @@ class Zigzag(LiveWidget):
         "At an angle of {angle} degrees a sweep, two legs, leaves cos²θ = [contraction] of ‖r‖<sub>H</sub>. It takes "
         "[legs] legs to {share} of the start; after leg {leg}, [left] is left."
     )
-    controls: ClassVar[dict[str, dict[str, Any]]] = {
-        "angle": slider(
-            "angle θ", "Angle between the lines, the same as between the spans of both blocks: cos θ = max ⟨u, v⟩.",
-            1, 90, 1,
-        ),
-        "leg": steps("leg", "Leg k makes ‖r⁽ᵏ⁾‖ = cos θ · ‖r⁽ᵏ⁻¹⁾‖, after the first.", 60, 600),
-        "start": slider(
-            "r⁽⁰⁾", "Direction α of r⁽⁰⁾ from the first line: the first leg leaves ‖r⁽¹⁾‖ = cos α.", 0, 90, 1
-        ),
-        "share": {
-            "kind": "places", "label": "until", "places": [0.001, 0.01, 0.1, 0.5],
-            "explanation": "Legs are counted until ‖r⁽ᵏ⁾‖ ≤ this share of ‖r⁽⁰⁾‖.",
-        },
-    }  # fmt: skip
+
+    angle = slider(
+        "angle θ", "Angle between the lines, the same as between the spans of both blocks: cos θ = max ⟨u, v⟩.",
+        1, 90, 1,
+    )  # fmt: skip
+    leg = steps("leg", "Leg k makes ‖r⁽ᵏ⁾‖ = cos θ · ‖r⁽ᵏ⁻¹⁾‖, after the first.", 60, 600)
+    start = slider(
+        "r⁽⁰⁾", "Direction α of r⁽⁰⁾ from the first line: the first leg leaves ‖r⁽¹⁾‖ = cos α.", 0, 90, 1
+    )  # fmt: skip
+    share = places("until", "Legs are counted until ‖r⁽ᵏ⁾‖ ≤ this share of ‖r⁽⁰⁾‖.", [0.001, 0.01, 0.1, 0.5])
+
     in_sight = ("leg", "angle")
     opening = "leg"
     presets: ClassVar[dict[str, dict[str, Any]]] = {
@@ -60,11 +57,6 @@ class Zigzag(LiveWidget):
         "a right angle: two legs": {"angle": 90, "leg": 2},
         "almost parallel: thousands of legs": {"angle": 3, "leg": 60},
     }  # fmt: skip
-
-    angle = trait(controls["angle"])
-    leg = trait(controls["leg"])
-    start = trait(controls["start"])
-    share = trait(controls["share"])
 
     @property
     def residuals(self) -> Floats:

@@ -160,7 +160,7 @@ def test_a_bundle_has_each_module_once_after_its_imports_and_rejects_unknown_for
 
 
 def test_round_numbers_are_evenly_spaced_on_a_log_scale_up_to_rounding():
-    values = log_slider("noise", "", 1e-3, 10)["places"]
+    values = log_slider("noise", "", 1e-3, 10).metadata["control"]["places"]
     assert len(values) == 41 and values[:3] == [0.001, 0.0012, 0.0015] and values[-1] == 10
     np.testing.assert_allclose(np.log10(values), np.linspace(-3, 1, 41), atol=0.03)
     with pytest.raises(ValueError, match=r"noise from 0.07 to 1: an end must be one of 1, 1.2, .*, ×10ᵏ"):
