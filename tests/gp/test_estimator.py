@@ -251,7 +251,7 @@ def test_samples_have_the_mean_and_covariance_of_the_posterior(noise):
 def test_samples_at_many_points_have_the_mean_and_deviation_of_the_posterior(monkeypatch):
     x, y = data()
     gp, count = regressor(hyperparameters=GIVEN).fit(x, y), 3000
-    monkeypatch.setattr("apviz.gp.estimator.sampling.COVARIANCE_POINTS", 5)
+    monkeypatch.setattr("apviz.gp.estimator.predictive.COVARIANCE_POINTS", 5)
     samples = gp.sample_y(POINTS[:6], count, random_state=1)
     mean, covariance = dense_posterior(x, y, POINTS[:6])
     deviation = np.sqrt(np.diag(covariance))

@@ -195,9 +195,9 @@ def test_the_deviations_of_samples_are_those_of_their_random_features_by_dense_a
 
 
 def test_samples_at_many_points_warn_if_random_features_change_their_deviations(monkeypatch):
-    from apviz.gp.estimator import sampling
+    from apviz.gp.estimator import predictive
 
-    monkeypatch.setattr(sampling, "COVARIANCE_POINTS", 30)
+    monkeypatch.setattr(predictive, "COVARIANCE_POINTS", 30)
     x, y, _ = data()
     for noise, is_off in ((1e-6, True), (10.0, False)):
         h = Hyperparameters("matern52", (0.7,), 1.0, noise, MEAN)
