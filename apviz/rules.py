@@ -87,17 +87,23 @@ class Cyclic:
         return lambda number, norms: number % len(sizes)
 
 
-@RULES.register("random")
 @dataclass(frozen=True, kw_only=True)
-class Random:
-    """Random rule: a block drawn uniformly and independently each time."""
+class _Drawn:
+    """Base class of the rules that draw blocks."""
 
     seed: int = 0
-    name = "random"
     needs_norms = False
 
     def __post_init__(self) -> None:
         require_seed(self.seed)
+
+
+@RULES.register("random")
+@dataclass(frozen=True, kw_only=True)
+class Random(_Drawn):
+    """Random rule: a block drawn uniformly and independently each time."""
+
+    name = "random"
 
     def begin(self, sizes: list[int]) -> Selector:
         generator = torch.Generator().manual_seed(int(self.seed))
@@ -106,15 +112,10 @@ class Random:
 
 @RULES.register("shuffled")
 @dataclass(frozen=True, kw_only=True)
-class Shuffled:
+class Shuffled(_Drawn):
     """Shuffled rule: every block once an epoch, in a new random order each epoch."""
 
-    seed: int = 0
     name = "shuffled"
-    needs_norms = False
-
-    def __post_init__(self) -> None:
-        require_seed(self.seed)
 
     def begin(self, sizes: list[int]) -> Selector:
         generator = torch.Generator().manual_seed(int(self.seed))
