@@ -12,7 +12,7 @@ are summed. In a pass or an iteration of CG, every rank's rows of W go to all ot
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -122,6 +122,15 @@ class _OfEngine(Operator):
     def engine(self) -> str:
         return f"{self._ranks.size} ranks of {self._engine.engine}"
 
+    def exact(self) -> Self:
+        return type(self)(self._engine.exact(), self._ranks)
+
+    def in_dtype(self, dtype: torch.dtype) -> Self:
+        return type(self)(self._engine.in_dtype(dtype), self._ranks)
+
+    def reordered(self, order: Tensor) -> Self:
+        return type(self)(self._engine.reordered(order), self._ranks)
+
     def prepare(self, columns: int = 1) -> None:
         self._engine.prepare(columns)
 
@@ -159,15 +168,6 @@ class DistributedOperator(_OfEngine):
     def sharded(self) -> ShardedOperator:
         return ShardedOperator(self._engine, self._ranks)
 
-    def in_dtype(self, dtype: torch.dtype) -> DistributedOperator:
-        return DistributedOperator(self._engine.in_dtype(dtype), self._ranks)
-
-    def reordered(self, order: Tensor) -> DistributedOperator:
-        return DistributedOperator(self._engine.reordered(order), self._ranks)
-
-    def exact(self) -> DistributedOperator:
-        return DistributedOperator(self._engine.exact(), self._ranks)
-
     def _accumulate(self, out: Tensor, rows: Tensor, columns: Tensor, u: Tensor) -> None:
         rank, size = self._ranks.rank, self._ranks.size
         if len(rows) >= len(columns):  # each rank has some of the rows
@@ -201,15 +201,6 @@ class ShardedOperator(_OfEngine):
     @property
     def whole(self) -> DistributedOperator:
         return DistributedOperator(self._engine, self._ranks)
-
-    def exact(self) -> ShardedOperator:
-        return ShardedOperator(self._engine.exact(), self._ranks)
-
-    def in_dtype(self, dtype: torch.dtype) -> ShardedOperator:
-        return ShardedOperator(self._engine.in_dtype(dtype), self._ranks)
-
-    def reordered(self, order: Tensor) -> ShardedOperator:
-        return ShardedOperator(self._engine.reordered(order), self._ranks)
 
     def matmul(self, v: Tensor) -> Tensor:
         """Compute the local rows of K v from the local rows of v. Evaluates n² entries on all ranks together."""
