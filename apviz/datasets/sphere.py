@@ -138,7 +138,7 @@ def encoding_from_plain(found: Any) -> AnyEncoding:
     return SphereEncoding(latitude=both[0], longitude=both[1], radius=positive("radius", found["radius"]))
 
 
-def put_on_sphere(raw: RawTable, latitude: str, longitude: str, radius: float = EARTH_RADIUS) -> RawTable:
+def put_on_sphere(raw: RawTable, latitude: str, longitude: str) -> RawTable:
     """Return the table with points of a sphere, its first three inputs, instead of latitude and longitude."""
     encodings = raw.encodings or tuple(Encoding(column=name) for name in raw.feature_names)
     numbers = ("number", "constant")
@@ -147,14 +147,14 @@ def put_on_sphere(raw: RawTable, latitude: str, longitude: str, radius: float = 
         if name not in known:
             raise ValueError(f"no input {name} holds numbers; there are {', '.join(known)}")
     as_numbers = [replace(known[name], kind="number") for name in (latitude, longitude)]
-    sphere = SphereEncoding(latitude=as_numbers[0], longitude=as_numbers[1], radius=radius)
+    sphere = SphereEncoding(latitude=as_numbers[0], longitude=as_numbers[1])
     places = [raw.feature_names.index(name) for name in (latitude, longitude)]
     points = sphere.of_degrees(*(raw.inputs[:, place] for place in places))
     return replace(
         raw,
         inputs=np.column_stack([points, np.delete(raw.inputs, places, axis=1)]),
         feature_names=(*sphere.names, *(each for each in raw.feature_names if each not in (latitude, longitude))),
-        notes=(*raw.notes, f"{latitude} and {longitude}: points of a sphere with a radius of {radius:g} km"),
+        notes=(*raw.notes, f"{latitude} and {longitude}: points of a sphere with a radius of {EARTH_RADIUS:g} km"),
         encodings=(sphere, *(each for each in encodings if each.column not in (latitude, longitude))),
     )
 

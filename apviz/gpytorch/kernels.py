@@ -145,7 +145,8 @@ class _Conversion:
             return None if inner is None else scaled(*inner, of(kernel.outputscale, 0).reshape(1))
         for kind, combine in (("AdditiveKernel", add), ("ProductKernel", mul)):
             if computes_as(kind):
-                return self._together(kernel.kernels, d, f"{where}.kernels", combine)
+                parts = [self.of(each, d, f"{where}.kernels.{k}") for k, each in enumerate(kernel.kernels)]
+                return _joined(parts, combine)
         if self.outputs > 1:
             return self._of_outputs(kernel, d, where)
         for kind, combine in (("AdditiveStructureKernel", add), ("ProductStructureKernel", mul)):
@@ -153,11 +154,6 @@ class _Conversion:
                 one, tensors = self.of(kernel.base_kernel, 1, f"{where}.base_kernel")
                 return reduce(combine, (one.on(k) for k in range(d))), tensors * d
         return self._leaf(kernel, d, where)
-
-    def _together(
-        self, parts: Sequence[Any], d: int, where: str, combine: Callable[[Kernel, Kernel], Kernel]
-    ) -> tuple[Kernel, tuple[Tensor, ...]]:
-        return _joined([self.of(each, d, f"{where}.{k}") for k, each in enumerate(parts)], combine)
 
     def _of_outputs(self, kernel: Any, d: int, where: str) -> tuple[Kernel, tuple[Tensor, ...]] | None:
         """Convert a kernel of several outputs: a kernel of the inputs times a kernel of the output."""

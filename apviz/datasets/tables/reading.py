@@ -153,7 +153,7 @@ def layout_of(path: Path, header: bool | None, name: str | None, limits: SizeLim
     if not first:
         raise ValueError(f"{path} is empty")
     limits.check_columns(path, len(first))
-    names = _numbered(len(first))
+    names = [f"column {place + 1}" for place in range(len(first))]
     if found.header:
         given = [each.strip() for each in first]
         unnamed = [f"Unnamed: {place}" for place in range(len(given))]
@@ -348,7 +348,3 @@ def _open(path: Path) -> Iterator[IO[bytes]]:
     compressed = path.name.lower().endswith(".gz")
     with gzip.open(path, "rb") if compressed else path.open("rb") as file:
         yield file  # type: ignore[misc]
-
-
-def _numbered(count: int) -> list[str]:
-    return [f"column {place + 1}" for place in range(count)]
