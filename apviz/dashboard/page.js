@@ -11,19 +11,29 @@
     location.replace(`${location.pathname}?${wanted}${location.hash}`);
   }
 
-  // Only a change of page is a step of the browser's history; Panel would add one for every changed setting.
+  // Only a change of page is a step of the browser's history; Panel would add one for every changed setting. After Back
+  // or Forward the addresses of the server wait for its answer, because until then they are of pages that were left.
   const pageIn = (url) => new URL(url, location.href).searchParams.get("page");
   const push = history.pushState;
-  history.pushState = function (data, title, url) {
-    const isStep = ![null, pageIn(url)].includes(pageIn(location.href));
-    return (isStep ? push : history.replaceState).call(this, data, title, url);
+  let address = null;
+  let steps = 0;
+  function write() {
+    if (address === null || state.answered !== state.step) return;
+    const isStep = ![null, pageIn(address)].includes(pageIn(location.href));
+    (isStep ? push : history.replaceState).call(history, {}, "", address);
+  }
+  history.pushState = (data, title, url) => {
+    address = url;
+    write();
   };
+  addEventListener("popstate", () => (state.step = `${++steps} ${pageIn(location.href)}`));
 
   // milliseconds: without an answer until that is shown; it stays at least so long; between two questions
   const PATIENCE = 300;
   const LINGER = 250;
   const AGAIN = 1000;
-  const state = (window.apviz = { server: "", jobs: [], drawing: false, isHeard: false });
+  const state = { server: "", jobs: [], drawing: false, isHeard: false, step: "", answered: "", write };
+  window.apviz = state;
 
   // --- the preview, shown until its contents have been drawn and nothing moves ------------------------------------------
 

@@ -103,9 +103,8 @@ class Session:
         )  # fmt: skip
         self._bodies = _Pile(PAGES)
         self._tabs.param.watch(self._tab_changed, "active")
-        self._browser = Browser(margin=0, theme=self.shared.theme)
+        self._browser = Browser(self._open_page, margin=0, theme=self.shared.theme)
         self._browser.param.watch(lambda *events: self._listen(), ["pixels", "visitor", "lost"])
-        self._browser.param.watch(lambda event: self._open_page(event.new), "page")
         self._elsewhere = Elsewhere({name: page.title for name, page in PAGES.items()}, self._show_job)
         #: Messages above the page.
         self._notes = pn.Column(*self._problem_notes(), sizing_mode="stretch_width", margin=0)

@@ -13,6 +13,7 @@ pytest.importorskip("panel")
 from bokeh.document import Document
 from bokeh.models import ImportedStyleSheet
 from panel.io.state import set_curdoc
+from panel.models.esm import DataEvent
 
 from apviz.dashboard import session as session_module
 from apviz.dashboard.jobs.comparison_job import ComparisonJob
@@ -85,10 +86,10 @@ def test_a_page_shown_again_is_not_sent_again(session):
 
 def test_back_in_the_browser_opens_the_page_of_the_address(session):
     session._tabs.active = list(PAGES).index("replay")
-    session._browser.page = "compare"
-    assert session.page.name == "compare" and session._tabs.active == list(PAGES).index("compare")
-    session._browser.page = "no such page"
-    assert session.page.name == "compare"
+    for told in ("1 compare", "2 no such page"):
+        session._browser._process_event(DataEvent(None, told))
+        assert session.page.name == "compare" and session._tabs.active == list(PAGES).index("compare")
+        assert session._browser.answered == told
 
 
 def shown(session):

@@ -58,10 +58,11 @@ function answer(model) {
 export function render({ model, view, el }) {
   layOutSeldom(view.root);
   const take = () => {
-    const { server, jobs, drawing, is_heard: isHeard } = model;
-    Object.assign(window.apviz, { server, jobs, drawing, isHeard });
+    const { server, jobs, drawing, is_heard: isHeard, answered } = model;
+    Object.assign(window.apviz, { server, jobs, drawing, isHeard, answered });
+    window.apviz.write();
   };
-  for (const name of ["server", "jobs", "drawing", "is_heard"]) model.on(name, take);
+  for (const name of ["server", "jobs", "drawing", "is_heard", "answered"]) model.on(name, take);
   take();
   const paint = () => (document.documentElement.dataset.theme = model.theme);
   model.on("theme", paint);
@@ -69,8 +70,10 @@ export function render({ model, view, el }) {
   model.on("page", () => toTop(el));
   model.on("asked", () => answer(model));
   if (model.asked) answer(model);
-  // the buttons Back and Forward
-  window.addEventListener("popstate", () => (model.page = new URLSearchParams(location.search).get("page") || model.page));
+  // the buttons Back and Forward, also while the page was loading
+  const tell = () => model.is_heard && window.apviz.step && model.send_msg(window.apviz.step);
+  window.addEventListener("popstate", tell);
+  model.on("is_heard", tell);
   model.lost = lost();
   model.visitor = visitor();
   model.pixels = window.innerWidth;
