@@ -8,7 +8,7 @@ import shutil
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -52,18 +52,30 @@ class RunsFolder:
         return [entry.name for entry in self.entries() if not entry.problem]
 
     def newest_of_one_data_set(
-        self, most: int, *, prefix: str = "", data: tuple[str, int | None] | None = None
+        self,
+        most: int,
+        *,
+        prefix: str = "",
+        data: tuple[str, int | None] | None = None,
+        has: Callable[[str], bool] = lambda dataset: True,
     ) -> list[str]:
         """Return the last solves with the same data set and n, oldest first, for a comparison.
 
         Args:
             prefix: Start of the names of the runs.
             data: Data set and n; None for those of the newest solve.
+            has: Function that returns whether a data set can be chosen; other solves count if there are none of such.
         """
         solves = [each for each in self.entries() if each.kind == "solve" and each.name.startswith(prefix)]
         if solves and data is None:
-            data = solves[0].dataset, solves[0].n
+            newest = next((each for each in solves if has(each.dataset)), solves[0])
+            data = newest.dataset, newest.n
         return [each.name for each in solves if (each.dataset, each.n) == data][:most][::-1]
+
+    def first_of(self, names: Sequence[str], has: Callable[[str], bool]) -> str:
+        """Return the first of these runs whose data set can be chosen; without such, the first; empty for none."""
+        here = {each.name for each in self.entries() if has(each.dataset)}
+        return next((name for name in names if name in here), next(iter(names), ""))
 
     def data_of(self, names: Iterable[str]) -> dict[str, tuple[str, int | None]]:
         """Return data set and n of those of these runs that are in the folder and can be read."""

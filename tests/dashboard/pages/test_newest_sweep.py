@@ -19,10 +19,10 @@ def runs(tmp_path):
     return RunsFolder(tmp_path)
 
 
-def solve(runs, name, block_size, noise=0.1, max_epochs=50, seed=0):
+def solve(runs, name, block_size, noise=0.1, max_epochs=50, seed=0, dataset="made"):
     x = torch.rand(60, 2, generator=torch.Generator().manual_seed(0))
     system = apviz.KernelSystem(
-        x, x[:, :1], apviz.Matern52(lengthscale=0.5), noise=noise, operator="dense", dataset="made", seed=seed
+        x, x[:, :1], apviz.Matern52(lengthscale=0.5), noise=noise, operator="dense", dataset=dataset, seed=seed
     )
     solver = apviz.AlternatingProjection(block_size=block_size, max_epochs=max_epochs)
     apviz.solve(system, solver, hooks=[apviz.Recorder(runs.path_of(name))])
@@ -71,3 +71,11 @@ def test_a_sweep_has_all_seeds_of_a_value(runs):
         solve(runs, f"b10 seed {seed}", 10, seed=seed)
     solve(runs, "b20", 20)
     assert newest_sweep(runs, "block_size") == ["b10 seed 0", "b10 seed 1", "b10 seed 2", "b20"]
+
+
+def test_a_sweep_of_a_removed_table_is_shown_only_if_there_is_no_other(runs):
+    for name, dataset in {"a": "china", "b": "china", "c": "mine.csv", "d": "mine.csv"}.items():
+        solve(runs, name, 10 + 10 * (name in "bd"), dataset=dataset)
+    assert newest_sweep(runs, "block_size") == ["c", "d"]
+    assert newest_sweep(runs, "block_size", lambda dataset: dataset == "china") == ["a", "b"]
+    assert newest_sweep(runs, "block_size", lambda dataset: False) == ["c", "d"]

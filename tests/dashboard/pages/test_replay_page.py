@@ -18,6 +18,7 @@ from apviz.dashboard.pages.replay.page import CHOOSE, Replay
 from apviz.dashboard.pages.replay.side import function_table, matching_update, rows_table
 from apviz.dashboard.settings.recording import RecordChoice
 from apviz.dashboard.store.runs_folder import RunsFolder
+from tests.dashboard.store.on_disk import rewrite
 from tests.dashboard.visiting import drawn, visitor
 
 
@@ -88,6 +89,17 @@ def test_only_runs_with_pictures_can_be_chosen(shared):
     plain = record(shared, snapshots=0)
     with_pictures = record(shared)
     assert shared.runs.with_pictures() == [with_pictures] and plain != with_pictures
+
+
+def test_a_run_of_a_removed_table_is_shown_first_only_if_there_is_no_other(both, shared):
+    newest, older = shared.runs.with_pictures()
+    rewrite(shared.runs.path_of(newest), lambda attributes: attributes.update(dataset="mine.csv"))
+    for expected in (older, newest):
+        page = Replay(shared)
+        page.main()
+        page.open()
+        assert page.choice.run == expected
+        shutil.rmtree(shared.runs.path_of(older), ignore_errors=True)
 
 
 def test_without_a_run_the_page_says_what_to_do(shared):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import panel as pn
@@ -125,9 +126,9 @@ class Compare(SolvingPage):
         if self.choice.runs:
             self._show_of_one_data_set(self.choice.runs, self.choice.selected)
         elif not self.expects_runs:
-            newest = self.shared.runs.newest_of_one_data_set
+            newest = partial(self.shared.runs.newest_of_one_data_set, MAX_RUNS, has=self.shared.system.has)
             # the last visitor's runs may be of a table that this visitor does not know
-            self.choice.runs = newest(MAX_RUNS, prefix=PREFIX) or newest(MAX_RUNS)
+            self.choice.runs = newest(prefix=PREFIX) or newest()
             if self.choice.runs and untouched:
                 self._use_shown(with_methods=self.methods.is_untouched)
             self._by_default = list(self.choice.runs), self._settings() if untouched else {}

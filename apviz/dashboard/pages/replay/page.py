@@ -173,7 +173,7 @@ class Replay(SolvingPage):
         with param.parameterized.discard_events(self.choice):
             is_new = not self.choice.run
             if self.choice.run not in names:
-                self.choice.run = names[0] if names else ""
+                self.choice.run = self.shared.runs.first_of(names, self.shared.system.has)
             if self.choice.other not in names:
                 # the examples are meant to be seen next to each other
                 pair = names[:2] if is_new and all(name.startswith(PREFIX) for name in names) else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -103,7 +104,7 @@ class SweepPage(SolvingPage):
 
     def open(self) -> None:
         if not self.choice.runs and not self.expects_runs:
-            self.choice.runs = newest_sweep(self.shared.runs, self.over)
+            self.choice.runs = newest_sweep(self.shared.runs, self.over, self.shared.system.has)
         self._changed()
 
     def redraw(self) -> None:
@@ -175,26 +176,31 @@ class SweepPage(SolvingPage):
 MAX_SEARCHED = 200
 
 
-def newest_sweep(runs: RunsFolder, over: Over) -> list[str]:
+def newest_sweep(runs: RunsFolder, over: Over, has: Callable[[str], bool] = lambda dataset: True) -> list[str]:
     """Return the names of the runs in the newest sweep over a setting in a folder; empty if there is none.
 
     A sweep has every method with at least two values of the setting, and all seeds. All runs are on the system and the
     machine of the newest such run, and have its epoch limit; examples do not mix with others. Of equal runs the last
     counts, and of more than `MAX_RUNS` runs every second, third, …
     Only root attributes are read, because opening a trace takes ten times as long.
+
+    Args:
+        has: Function that returns whether a data set can be chosen; others count if there is no sweep of such.
     """
-    found: dict[str, dict[Method, dict[tuple[float, int], str]]] = {}
+    found: dict[tuple[bool, str], dict[Method, dict[tuple[float, int], str]]] = {}
     # from the oldest, so that the last of equal runs stays
     for name in reversed(runs.names()[:MAX_SEARCHED]):
         attrs = _attributes(runs.path_of(name))
         if not attrs or attrs.get("kind") == TRAINING or (value := swept(attrs, over)) is None:
             continue
         # seconds of another machine do not compare
-        system = f"{system_of(attrs, over)} {_cap(attrs)} {name.startswith(PREFIX)}"
+        key = f"{system_of(attrs, over)} {_cap(attrs)} {name.startswith(PREFIX)}"
+        system = has(str(attrs.get("dataset"))), key
         # the newest system comes last
         found[system] = found.pop(system, {})
         found[system].setdefault(method_of(attrs, over), {})[value, attrs.get("seed") or 0] = name
-    for methods in reversed(found.values()):
+    newest_first = list(found.items())[::-1]
+    for _, methods in sorted(newest_first, key=lambda item: not item[0][0]):
         sweeps = [runs for runs in methods.values() if len({value for value, _ in runs}) > 1]
         if sweeps:
             names = [name for runs in sweeps for _, name in sorted(runs.items())]

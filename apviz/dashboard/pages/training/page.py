@@ -92,7 +92,7 @@ class Training(Page):
     def open(self) -> None:
         names = self.trainings.names()
         if names and not self.choice.training:
-            self.choice.training = names[0]
+            self.choice.training = self.shared.runs.first_of(names, self.shared.system.has)
         else:
             self._chosen()
 
