@@ -129,7 +129,9 @@ export function render({ model }) {
   function makeHead() {
     headings.clear();
     const cells = model.columns.map(([title, form]) => {
-      const button = made("button", { type: "button" }, title, made("span", { class: "arrow", "aria-hidden": "true" }));
+      // a heading breaks between words only
+      const words = title.replaceAll("-", "\u2011");
+      const button = made("button", { type: "button" }, words, made("span", { class: "arrow", "aria-hidden": "true" }));
       if (HINTS[title]) button.title = HINTS[title];
       button.addEventListener("click", () => sort(title));
       const heading = made("th", { scope: "col", class: form === "text" ? "text" : "number" }, button);

@@ -133,7 +133,7 @@ def _solve_row(trace: Trace, method: str) -> list[Cell]:
 
 
 # Panel's own font size does not scale for a projector. The first column stays while a wide table scrolls.
-_STYLE: Final = """table.panel-df { font-size: 0.875rem; }
+_STYLE: Final = """table.panel-df { font: var(--mui-font-body2, var(--apviz-type) / 1.4 var(--apviz-font)); }
 table.panel-df tbody th { position: sticky; left: 0; background: var(--apviz-paper); }
 table.panel-df thead th { text-align: %s !important; }"""
 

@@ -92,7 +92,7 @@ def _residuals_card(
 
     return ChartCard(
         "Residual", "Cross: not converged. Open diamond: checked on all rows. Work 1: every kernel entry once. "
-        "Hover over grey curves for names. AP: alternating projection.", residuals,
+        "Point at a grey curve for its name. AP: alternating projection.", residuals,
         empty=NOTHING_YET,
         fits=BELOW_LECTURE if lecture else BELOW, **curves,
     )  # fmt: skip

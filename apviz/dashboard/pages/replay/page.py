@@ -100,7 +100,7 @@ class Replay(SolvingPage):
     def make_main(self) -> Viewable:
         for card in self._cards:
             card.view.styles = HALF
-        for view, width in ((self._runs, 440), (self._others, 440), (self._player.view, 420)):
+        for view, width in ((self._runs, 500), (self._others, 500), (self._player.view, 420)):
             view.styles = {"flex": f"1 1 {width}px", "min-width": "min(100%, 260px)"}
         return pn.Column(
             self._bar.view,
