@@ -263,7 +263,8 @@ class Session:
     def _make_ahead(self) -> None:
         """Build a part of an unopened page while idle, so that the page later opens at once."""
         now, visitor = time.monotonic(), self.shared.visitor
-        if self.page.is_drawing or any(job.is_active for job in visitor.jobs):
+        # a visitor with the editor of tables is about to drop a file
+        if self.page.is_drawing or self._editors.bar.editor == "own" or any(job.is_active for job in visitor.jobs):
             self._idle_since = now
         # building and drawing such a part would hold up a page that is still loading, or a visitor's click
         is_busy = self._is_loaded and self._browser.idle < self._browser.asked

@@ -167,6 +167,10 @@ def test_pages_are_prepared_while_the_server_is_idle(session, monkeypatch):
         time.sleep(1e-6)
         session._make_ahead()
     assert len(session._editors._parts) == 1, "the browser still draws the part that it has just received"
+    session._browser.idle, session._editors.bar.editor = session._browser.asked, "own"
+    session._make_ahead()
+    assert len(session._editors._parts) == 1, "the visitor is about to choose a file"
+    session._editors.close()
     for _ in range(3 * len(PAGES)):
         time.sleep(1e-6)
         session._browser.idle = session._browser.asked

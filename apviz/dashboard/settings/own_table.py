@@ -92,14 +92,9 @@ class OwnTablePanel:
         self.dialog = self._make_dialog()
         about = f"{FORMATS}, up to {most} MB. Everyone with access to this dashboard can see your file."
         self.view: pn.Column = pn.Column(
-            pmui.Typography(about, variant="body2"),
-            self.drop,
-            self.emptier,
-            self.note,
-            self._of_chosen,
-            self.dialog,
+            pmui.Typography(about, variant="body2"), self.drop, self.emptier, self.note, self._of_chosen, self.dialog,
             **_WIDE,
-        )
+        )  # fmt: skip
         self.show_chosen()
 
     def show_chosen(self) -> None:
@@ -119,16 +114,10 @@ class OwnTablePanel:
         )
         self.header = pmui.Checkbox(label="The first line holds the names of the columns")
         self.marks = server_owned(pn.Column(visible=False, **_WIDE))
-        self.missing = pmui.RadioBoxGroup(
-            label="Where a value is missing", inline=True, value="drop",
-            options={
-                "drop the row": "drop", "fill it: numbers with the median, texts with a value of their own": "fill"
-            },
-        )  # fmt: skip
-        self.duplicates = pmui.RadioBoxGroup(
-            label="Duplicate rows", inline=True, value="keep",
-            options={"keep them": "keep", "drop them": "drop"},
-        )  # fmt: skip
+        ways = {"drop the row": "drop", "fill it: numbers with the median, texts with a value of their own": "fill"}
+        self.missing = pmui.RadioBoxGroup(label="Where a value is missing", inline=True, value="drop", options=ways)
+        ways = {"keep them": "keep", "drop them": "drop"}
+        self.duplicates = pmui.RadioBoxGroup(label="Duplicate rows", inline=True, value="keep", options=ways)
         self.summary = server_owned(pmui.Alert(object="", severity="info", variant="outlined", **_WIDE))
         self.ids = server_owned(pmui.Alert(object="", severity="warning", visible=False, **_WIDE))
         self.notes = server_owned(pmui.Typography("", variant="body2"))
@@ -346,14 +335,22 @@ class OwnTablePanel:
 
     def _finish(self, result: Callable[[], OwnTable]) -> None:
         try:
-            self._system.use_own(result())
+            table = result()
         except (ValueError, OSError) as error:
             self._say(error)
-        else:
-            self._forget()
-            self._empty_box()
-        finally:
             self.use.disabled = False
+            return
+        # send this alone, because the browser is busy for seconds with all else that changes
+        self.dialog.open = False
+        in_background(lambda: table, self._take)
+
+    def _take(self, result: Callable[[], OwnTable]) -> None:
+        try:
+            self._system.use_own(result())
+        except OSError as error:
+            self._refuse(error)
+        self._close()
+        self.use.disabled = False
 
     # --- the selected table ---------------------------------------------------------------------------------------
 
