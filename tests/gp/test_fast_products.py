@@ -8,10 +8,13 @@ import torch
 from scipy.spatial.distance import cdist
 
 import apviz
+from apviz.duplicates import merged
 from apviz.gp.training import fast_products
 from apviz.gp.training.fast_products import GRADIENT_ERROR, with_fast_products
 from apviz.gp.training.gradient import marginal_likelihood_gradient
+from apviz.gp.training.information import average_information
 from apviz.gp.training.likelihood import estimated_marginal_likelihood
+from apviz.gp.training.parametrisation import Parametrisation
 from apviz.gp.training.probes import rademacher
 from apviz.operators import CountingOperator, FourierOperator
 from tests.device import only_on_the_cpu
@@ -71,6 +74,35 @@ def test_gradients_by_sums_over_frequencies_are_finite_differences_of_the_dense_
     expected = differences(lambda *numbers: loss(x, y, *numbers), [SCALE, NOISE, *LENGTHSCALE])
     values = [float(found.kernel["outputscale"]), found.noise, *found.kernel["lengthscale"].tolist()]
     np.testing.assert_allclose(values, expected, rtol=2e-5, atol=1e-3)
+
+
+@pytest.mark.usefixtures("fast")
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_the_information_of_a_training_by_sums_over_frequencies_is_that_of_dense_algebra(dtype):
+    x, y = data()
+    kernel = apviz.kernels.kernel_named("matern32", (1.0, 1.0), 1.0)
+    of = Parametrisation(kernel, 0.0, transform="log")
+    raw = torch.tensor([0.0, *np.log([NOISE, SCALE, *LENGTHSCALE])], dtype=torch.float64)
+    built = apviz.KernelSystem(
+        x, y, of.hyperparameters(raw).build_kernel(), noise=of.hyperparameters(raw).noise, operator="tiled",
+        dtype=dtype, device="cpu",
+    )  # fmt: skip
+    operator = CountingOperator(built.operator)
+    assert with_fast_products(operator, GRADIENT_ERROR).converts_seconds
+    rows = merged(torch.from_numpy(x), torch.from_numpy(y), groups=torch.arange(N))
+    weights = apviz.solve(built, apviz.Cholesky(tol=1e-4)).weights[:, None]
+    found, _ = average_information(operator, weights, raw, of, apviz.Cholesky(tol=1e-4), rows)
+
+    def moved(place, change):
+        v = raw.numpy().copy()
+        v[place] += change
+        return dense(x, np.exp(v[2]), np.exp(v[1]), np.exp(v[3:]))
+
+    k = dense(x)
+    q = np.stack([(moved(j, 1e-5) - moved(j, -1e-5)) @ np.linalg.solve(k, y) / 2e-5 for j in range(1, 5)], axis=1)
+    expected = 0.5 * q.T @ np.linalg.solve(k, q)
+    scale = np.sqrt(np.outer(np.diag(expected), np.diag(expected)))
+    assert (np.abs(found[1:, 1:].numpy() - expected) / scale).max() < 0.1  # forward differences of 2%
 
 
 @pytest.mark.usefixtures("fast")

@@ -7,7 +7,6 @@ expected information (Gilmour, Thompson & Cullis, Biometrics 51, 1995, equation 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -64,15 +63,20 @@ def _derivatives(
     noise = parametrisation.hyperparameters(raw).noise
     shares = torch.as_tensor(operator.noise_of(), dtype=torch.float64).reshape(-1, 1).to(weights) / noise
     yield _slope_of_noise(raw, parametrisation) * shares * weights
-    fast = partial(with_fast_products, error=GRADIENT_ERROR)
-    here = fast(operator).matmul(weights)
+    here = _product(operator, weights)
     for place in range(Parametrisation.NOISE + 1, len(raw)):
         moved = raw.clone()
         moved[place] += DIFFERENCE
         kernel = parametrisation.hyperparameters(moved).build_kernel()
         there = make_operator(operator.name, operator.given, kernel, operator.noise_of(), operator.x.dtype)
         there.fix_engine(10.0 * operator.n**2, weights.shape[1])
-        yield (fast(operator.of(there)).matmul(weights.contiguous()) - here).to(weights) / DIFFERENCE
+        yield (_product(operator.of(there), weights) - here).to(weights) / DIFFERENCE
+
+
+def _product(operator: CountingOperator, weights: Tensor) -> Tensor:
+    """Return K times weights: (n, o); for many rows of few inputs in float64, by Fourier series."""
+    fast = with_fast_products(operator, GRADIENT_ERROR)
+    return fast.matmul(weights.to(fast.x))
 
 
 def _slope_of_noise(raw: Tensor, parametrisation: Parametrisation) -> float:
