@@ -19,6 +19,11 @@ def test_a_noise_on_its_floor_is_named_with_a_smaller_one():
         apviz.GaussianProcess("rbf", scale=True).fit(*without_noise())
 
 
+def test_a_training_in_float32_on_its_floor_names_float64_too_because_rounding_hides_less_noise():
+    with pytest.warns(ConvergenceWarning, match=r"noise_floor=1e-06, dtype='float64' may predict better"):
+        apviz.GaussianProcess("matern12", optimiser="scoring", dtype="float32", device="cpu").fit(*without_noise(150))
+
+
 def test_the_likelihood_does_rise_below_a_floor_that_is_named():
     x, y = without_noise()
     with pytest.warns(ConvergenceWarning, match="is on its lower bound"):

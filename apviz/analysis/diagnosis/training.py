@@ -146,7 +146,9 @@ def _astray(trace: TrainingTrace) -> Diagnosis | None:
         least = 0.0 if name == "noise" else start / ASTRAY  # data without noise lead to a small noise
         if not least <= end <= start * ASTRAY:
             evidence = f"The {name} went from {start:.3g} to {end:.3g} in {_done(trace)} steps."
-            return Diagnosis(Limit.COLLAPSED, evidence, "Train again with a smaller step_size.")
+            by_adam = _settings(trace).get("optimiser", "adam") == "adam"
+            again = "with a smaller step_size" if by_adam else "from other starts, such as n_restarts=5"
+            return Diagnosis(Limit.COLLAPSED, evidence, f"Train again {again}.")
     return None
 
 

@@ -222,24 +222,26 @@ def train(
         why = f" {message}." if message else "" if found is None else f" {found.evidence}"
         warnings.warn(
             f"the training has not settled in {done} of at most {gp.max_steps} steps.{why} Raise max_steps; with a "
-            "path it resumes from the last step. If it never settles, use a smaller step_size or more probes.",
+            "path it resumes from the last step. If it never settles, use more probes, or a smaller step_size of Adam.",
             ConvergenceWarning,
             stacklevel=3,
         )
-    settings = training.settings
-    _warn_if_on_floor(hyperparameters, settings.noise_floor, settings.optimiser != "adam")
+    settings, is_coarse = training.settings, training_dtype(gp, len(rows.x)) is torch.float32
+    _warn_if_on_floor(hyperparameters, settings.noise_floor, settings.optimiser == "l-bfgs", is_coarse)
     return hyperparameters, trace
 
 
-def _warn_if_on_floor(h: Hyperparameters, floor: float, is_exact: bool) -> None:
+def _warn_if_on_floor(h: Hyperparameters, floor: float, is_exact: bool, is_coarse: bool) -> None:
     """Warn if σ² ended on its floor: the likelihood still rises where σ² is smaller.
 
-    An optimiser with bounds ends on one only if the gradient points beyond it. Adam approaches the floor from above.
+    L-BFGS ends on a bound only if the gradient points beyond it. The others approach the floor from above.
+    In float32 so little noise drowns in rounding.
     """
     if floor and h.noise <= floor * (1 + 2 * ABOVE_FLOOR if is_exact else ON_FLOOR_FACTOR):
+        also = ", dtype='float64'" if is_coarse else ""
         warnings.warn(
             f"σ² = {h.noise:.2g} is on its lower bound, noise_floor = {floor:.2g}, and the likelihood still rises "
-            f"below it: if the data have so little noise, noise_floor={floor / LOWER_BY:.0e} may predict better",
+            f"below it: if the data have so little noise, noise_floor={floor / LOWER_BY:.0e}{also} may predict better",
             ConvergenceWarning,
             stacklevel=4,
         )
