@@ -34,7 +34,7 @@ PACKAGES = {"apviz": "apviz", "scikit-learn": "sklearn", "GPBoost, Vecchia": "gp
 #: methods that hold n × n numbers, PyKrige the distances also for near rows, and the rows up to which 16 GiB suffice
 DENSE, MOST_ROWS = ("scikit-learn", "PyKrige", "PyKrige, 50 nearest rows"), 10_000
 #: registered data sets, their rows to fit and to predict, and the methods that fit them
-TABLES, TABLE_SIZES, TABLE_POINTS = ("protein", "kin40k", "bike", "china", "sgemm"), (5_000, 20_000), 2_000
+TABLES, TABLE_ROWS, TABLE_POINTS = ("protein", "kin40k", "bike", "china", "sgemm"), 5_000, 2_000
 TABLE_METHODS = ("apviz", "GPBoost, Vecchia")
 RUNNER = Path(__file__).with_name("prediction_rivals.py")
 
@@ -79,18 +79,16 @@ def _said(cell: dict[str, Any]) -> str:
     return f"{took}, {cell['rmse']:.3g}, {cell['nll']:.3g}".replace("-", "−")
 
 
-def rows_of(name: str, n: int, path: Path) -> int:
-    """Write n random rows of a data set to fit, and others to predict, and return n; or the rows there are."""
+def rows_of(name: str, n: int, path: Path) -> None:
+    """Write n random rows of a data set to fit, and others to predict."""
     from apviz import datasets
 
     whole = datasets.load(name)
     x = np.concatenate([whole.train_x, whole.test_x]).astype(np.float64)
     y = np.concatenate([whole.train_y, whole.test_y]).astype(np.float64)
     order = np.random.default_rng(n).permutation(len(x))
-    points = min(TABLE_POINTS, len(x) // 5)
-    fitted, predicted = order[points : points + n], order[:points]
+    predicted, fitted = order[:TABLE_POINTS], order[TABLE_POINTS : TABLE_POINTS + n]
     np.savez(path, x=x[fitted], y=y[fitted], z=x[predicted], observed=y[predicted])
-    return len(fitted)
 
 
 def tables(limit: int) -> None:
@@ -98,26 +96,25 @@ def tables(limit: int) -> None:
     path = RESULTS / "prediction_tables.json"
     cells = json.loads(path.read_text())["results"] if path.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
-        for n, name, method in itertools.product(TABLE_SIZES, TABLES, TABLE_METHODS):
-            key, python = f"{method}, {name}: n = {n:,}", interpreter(method)
+        for name, method in itertools.product(TABLES, TABLE_METHODS):
+            key, python = f"{method}, {name}: n = {TABLE_ROWS:,}", interpreter(method)
             if key in cells or python is None:
                 continue
             table = Path(folder, "table.npz")
-            rows = rows_of(name, n, table)
-            cells[key] = run(python, method, rows, limit, str(table)) | {"rows": rows, "load": os.getloadavg()[0]}
+            rows_of(name, TABLE_ROWS, table)
+            cells[key] = run(python, method, TABLE_ROWS, limit, str(table)) | {"load": os.getloadavg()[0]}
             keep("prediction_tables", cells, describe() | {"threads": 1}, show=False)
             print(key, cells[key], flush=True)
 
 
 def table_of_tables(cells: dict[str, dict[str, Any]]) -> list[str]:
-    """Return the lines of the table of registered data sets in Markdown: a line a set and number of rows."""
-    lines = ["| data, rows | " + " | ".join(TABLE_METHODS) + " | seconds, ratio |", "|---|---|---|---|"]
-    for n, name in itertools.product(TABLE_SIZES, TABLES):
-        found = [cells.get(f"{method}, {name}: n = {n:,}", {}) for method in TABLE_METHODS]
+    """Return the lines of the table of registered data sets in Markdown: a line a set."""
+    lines = ["| data | " + " | ".join(TABLE_METHODS) + " | ratio of seconds |", "|---|---|---|---|"]
+    for name in TABLES:
+        found = [cells.get(f"{method}, {name}: n = {TABLE_ROWS:,}", {}) for method in TABLE_METHODS]
         took = [cell["fit"] + cell["predict"] if "fit" in cell else math.nan for cell in found]
         ratio = f"{took[0] / took[1]:.2g}" if math.isfinite(took[0] / took[1]) else "–"
-        rows = next((cell["rows"] for cell in found if "rows" in cell), n)
-        lines.append(f"| {name}, {rows:,} | {' | '.join(map(_said, found))} | {ratio} |")
+        lines.append(f"| {name} | {' | '.join(map(_said, found))} | {ratio} |")
     return lines
 
 

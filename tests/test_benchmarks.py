@@ -289,14 +289,15 @@ def test_the_table_of_default_trainings_matches_the_results():
     assert set(cells) == {f"{name}, {n:,}: {way}" for name in SETS for n in ROWS for way in WAYS}
 
 
-def test_the_table_of_seconds_to_predictions_matches_the_results():
+@pytest.mark.parametrize("part", ["prediction_seconds", "prediction_tables"])
+def test_the_table_of_seconds_to_predictions_matches_the_results(part):
     from benchmarks.machine import RESULTS
-    from benchmarks.prediction_seconds import table
+    from benchmarks.prediction_seconds import table, table_of_tables
 
-    cells = json.loads((RESULTS / "prediction_seconds.json").read_text())["results"]
+    cells = json.loads((RESULTS / f"{part}.json").read_text())["results"]
     page = (RESULTS.parent / "README.md").read_text("utf-8")
-    shown = page.partition("<!-- of results/prediction_seconds.json -->\n")[2].partition("\n\n")[0]
-    assert shown.splitlines() == table(cells)
+    shown = page.partition(f"<!-- of results/{part}.json -->\n")[2].partition("\n\n")[0]
+    assert shown.splitlines() == {"prediction_seconds": table, "prediction_tables": table_of_tables}[part](cells)
 
 
 def test_systems_that_judge_are_drawn_with_a_fixed_seed():
