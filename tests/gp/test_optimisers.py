@@ -296,7 +296,7 @@ def run(**settings):
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"optimiser": "sgd"}, "optimiser must be one of adam, l-bfgs, got 'sgd'"),
+        ({"optimiser": "sgd"}, "optimiser must be one of adam, scoring, l-bfgs, got 'sgd'"),
         (
             {"restarts": 2},
             "search_rows must be a positive number of rows, such as 500, on which restarts are compared, got 0",
