@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -183,3 +185,22 @@ def test_steps_that_overshoot_are_no_end():
     # far away a step is cut to 1, whatever it is expected to gain
     assert not of.run(lambda raw: quadratic(centre, curvature, raw, reported=0.3), count)
     assert moves == pytest.approx([1.0] * 10)
+
+
+def test_an_information_that_is_not_finite_is_named_and_the_steps_before_it_are_kept(monkeypatch):
+    def diverged(system, solver):
+        found = apviz.solvers.attempt(system, solver)
+        return replace(found, weights=found.weights * torch.inf)
+
+    class Then(apviz.TrainingHook):
+        def on_step(self, step, settings):
+            monkeypatch.setattr("apviz.gp.training.information.attempt", diverged)
+
+    with pytest.raises(apviz.TrainingError, match=r"step 2: the information is not finite; .* 1 steps before it"):
+        training(60).run([Then()])
+
+
+def test_scoring_on_ranks_is_rejected_before_any_work(monkeypatch):
+    monkeypatch.setattr("apviz.gp.training.training.current", lambda: object())
+    with pytest.raises(ValueError, match="optimiser must be adam on ranks: scoring runs in one process, got 'scoring'"):
+        training(60)

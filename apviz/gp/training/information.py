@@ -38,6 +38,9 @@ def average_information(
         raw: (2 + p,) float64.
         solver: solves to its own tolerance or limit.
         rows: the merged rows; their scatter within groups tells about the noise.
+
+    Raises:
+        RuntimeError: the matrix is not finite.
     """
     outputs, n = weights.shape[1], operator.n
     q = torch.stack([torch.ones_like(weights), *_derivatives(operator, weights, raw, parametrisation)], dim=1)
@@ -53,6 +56,8 @@ def average_information(
     ai[0, 0] *= 2.0
     noise, place = parametrisation.hyperparameters(raw).noise, Parametrisation.NOISE
     ai[place, place] += 0.5 * (rows.n - n) * outputs * (_slope_of_noise(raw, parametrisation) / noise) ** 2
+    if not torch.isfinite(ai).all():
+        raise RuntimeError("the information is not finite; use a larger noise_floor, or float64")
     return ai, solution.work
 
 
