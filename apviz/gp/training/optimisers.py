@@ -155,7 +155,7 @@ class Scoring(Optimiser):
             self._moved, self._gradient = moved, at.gradient
             has_settled = at.rows == self.n and abs(self._gain) < self.settled
             if has_settled:
-                self.message = f"a step is expected to increase the log likelihood by less than {self.settled:.2g}"
+                self.message = f"a step is expected to increase the log likelihood by less than {self.settled:.2g} nats"
             if not on_move(Move(before, after, at, gain)) or has_settled:
                 return has_settled
 
