@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,8 +15,10 @@ from apviz import AlternatingProjection, ColouredProjection, Matern12, Matern32,
 from apviz.analysis.diagnosis.causes import conditioning
 from apviz.operators import make_operator
 from apviz.solvers.choosing import automatic
+from apviz.solvers.coloured import handover
 from apviz.solvers.coloured.colours import colours_of
 from apviz.solvers.coloured.local_solves import ExactSolve, LocalSolves, LowRankSolve
+from apviz.solvers.stopping import Stopping
 from tests.device import DEVICE, only_on_the_cpu
 from tests.textbook import CORRELATIONS
 
@@ -259,6 +262,19 @@ def test_fast_sweeps_do_not_hand_over():
     system = system_of(x, y, Matern52(lengthscale=0.1), 0.1)
     apviz.solve(system, ColouredProjection(block_size=100, tol=1e-6, precision="float64"), hooks=[recorder])
     assert "handover" not in recorder.trace.attrs["choices"]
+
+
+@pytest.mark.parametrize(("cost", "ends"), [(0.01, False), (0.5, True)])
+def test_a_residual_that_stays_for_a_few_sweeps_ends_them_only_if_they_cost_much(monkeypatch, cost, ends):
+    """The residuals of sweeps over 116,000 soundings, which fell to 3.6e-6 after eight more such sweeps."""
+    monkeypatch.setattr(handover, "_blocks", lambda *_: object())
+    state = SimpleNamespace(operator=SimpleNamespace(n=116_000, work=0.0), residual=1.0, epoch=0, choices={})
+    progress = handover.Progress(state, Stopping(tol=4e-6), seed=0)
+    found = []
+    for residual in (7.8e-2, 7.2e-3, 3.1e-3, 6.7e-4, 5.1e-4, 7.3e-4, 4.6e-4, 7.2e-4):
+        state.epoch, state.residual, state.operator.work = state.epoch + 1, residual, state.operator.work + cost
+        found.append(progress.is_slow())
+    assert any(found) is ends
 
 
 def test_without_memory_for_blocks_the_sweeps_continue_and_the_choices_say_so(monkeypatch):

@@ -27,8 +27,11 @@ from apviz.solvers.projection import AlternatingProjection
 from apviz.solvers.state import Continue, EpochEnd, Events, Remeasure, State, Updated
 from apviz.solvers.stopping import Stopping, ending_as
 
-#: sweeps over which the decrease of the residual is measured, after the first sweep
+#: the decrease of the residual is measured over this many sweeps, after the first, or over the later half of them
 MEASURED_SWEEPS = 3
+#: sweeps are not judged before they did this share of the usual work of overlapping projections. Sweeps lower h, and
+#: the residual may stay for several of them before it falls: waiting costs little where sweeps cost little.
+PATIENCE = 0.1
 #: sweeps are slow if their remaining work exceeds this many times the usual work of overlapping projections
 SLOW = 2.0
 
@@ -70,8 +73,11 @@ class Progress:
         self._reached.append((state.operator.work, state.residual))
         if not self._fits or len(self._reached) <= MEASURED_SWEEPS or not state.residual > tol:
             return False
-        left = work_left(self._reached[-1 - MEASURED_SWEEPS], self._reached[-1], tol)
         usual = usual_work(state.operator.n, tol / state.residual)
+        if state.operator.work < PATIENCE * usual:
+            return False
+        measured = max(MEASURED_SWEEPS, len(self._reached) // 2)
+        left = work_left(self._reached[-1 - measured], self._reached[-1], tol)
         if left <= SLOW * usual:
             return False
         self.blocks = _blocks(state, self._stopping, self._seed)
