@@ -1,5 +1,6 @@
 """The noise floor of the estimator: as low as float64 bears, relative to the target, and named where it binds."""
 
+import re
 import warnings
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import apviz
+from apviz.gp.estimator import choices, fitting
 
 
 def without_noise(n=60):
@@ -22,6 +24,46 @@ def test_a_noise_on_its_floor_is_named_with_a_smaller_one():
 def test_a_training_in_float32_on_its_floor_names_float64_too_because_rounding_hides_less_noise():
     with pytest.warns(ConvergenceWarning, match=r"noise_floor=1e-06, dtype='float64' may predict better"):
         apviz.GaussianProcess("matern12", optimiser="scoring", dtype="float32", device="cpu").fit(*without_noise(150))
+
+
+@pytest.fixture
+def iterative(monkeypatch):
+    """Train more than 100 rows by scoring in float32, and continue with 120 of them in float64."""
+    monkeypatch.setattr(choices, "CHOLESKY_ROWS", 100)
+    monkeypatch.setattr(fitting, "FACTORED_ROWS", 120)
+
+
+def nearly_without_noise(sd, n=150):
+    x, y = without_noise(n)
+    return x, y + sd * np.random.default_rng(1).normal(size=n)
+
+
+def test_noise_below_the_floor_of_float32_is_found_in_float64_on_some_of_the_rows(iterative, tmp_path):
+    x, y = nearly_without_noise(0.003)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        gp = apviz.GaussianProcess("rbf", device="cpu", scale=False, path=tmp_path / "t.zarr").fit(x, y)
+    assert gp.hyperparameters_.noise**0.5 == pytest.approx(0.003, rel=0.2)
+    assert re.search(r"on 120 rows in float64, after \d+ in float32 on 150 rows$", gp.hyperparameters_.provenance)
+    again = apviz.GaussianProcess("rbf", device="cpu", scale=False, path=tmp_path / "t.zarr").fit(x, y)
+    assert again.hyperparameters_ == gp.hyperparameters_
+    assert {each.name for each in tmp_path.glob("*.zarr")} == {"t.zarr", "t-float64.zarr"}
+
+
+@pytest.mark.parametrize(
+    "settings", [{"dtype": "float32"}, {"noise_floor": 1e-4}, {"solver": apviz.Cholesky()}, {"optimiser": "adam"}]
+)
+def test_settings_that_forbid_less_noise_keep_the_floor_and_a_warning_names_it(iterative, settings):
+    x, y = nearly_without_noise(0.003)
+    with pytest.warns(ConvergenceWarning, match="noise_floor = .* may predict better"):
+        gp = apviz.GaussianProcess("rbf", device="cpu", scale=False, **settings).fit(x, y)
+    assert "float64" not in gp.hyperparameters_.provenance
+
+
+def test_a_training_in_float64_has_its_floor(iterative):
+    x, y = nearly_without_noise(0.003)
+    gp = apviz.GaussianProcess("rbf", device="cpu", scale=False, dtype="float64").fit(x, y)
+    assert gp.hyperparameters_.noise**0.5 == pytest.approx(0.003, rel=0.2)
 
 
 def test_the_likelihood_does_rise_below_a_floor_that_is_named():

@@ -16,6 +16,7 @@ from apviz.solvers.choosing.automatic import CHOLESKY_ROWS
 
 if TYPE_CHECKING:
     from apviz.gp.estimator.gaussian_process import GaussianProcess
+    from apviz.gp.training.training import Training
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 # Each solve of a step ends after an epoch; scoring starts it from the last step's weights. From STAGED_ROWS on the
@@ -31,8 +32,11 @@ LEAST_ON_ALL = 10
 # rows used to search for the start of a training
 SEARCH_ROWS = 500
 # Floors as shares of the target's variance. With exact likelihoods in float64, 300 to 1,000 rows without noise trained
-# without a failed factor at 1e-6 and often not at 1e-8. Iterative solves in float32 need the paper's.
+# without a failed factor at 1e-6 and often not at 1e-8, and scoring bears it there. Float32 needs the paper's.
 EXACT_FLOOR, ESTIMATED_FLOOR = 1e-6, 1e-4
+# Rows on which a training continues below the floor of float32. With so little noise an epoch leaves residuals above 1,
+# and gradients from probes vary too much; so every step factors K in float64, which takes a core 4 s.
+FACTORED_ROWS = 3_000
 
 
 def training_dtype(gp: GaussianProcess, n: int) -> torch.dtype:
@@ -48,7 +52,7 @@ def training_settings(
 ) -> TrainingSettings:
     """Return the settings of a training on n rows, in the units of the training."""
     optimiser = _optimiser_of(gp, n, kernel)
-    is_exact = optimiser == "l-bfgs"
+    is_exact = optimiser == "l-bfgs" or gp.trace_estimator == "exact"
     saves = n > CHOLESKY_ROWS and not is_exact and gp.training_solver is gp.solver is None
     stages, budget = gp.stages, gp.max_epochs
     # L-BFGS has no stages: `auto` ignores them, L-BFGS by name rejects them
@@ -83,9 +87,25 @@ def noise_floor_of(gp: GaussianProcess, y: Tensor) -> float:
     """Return the floor of σ² for targets y: (n,) or (n, p), in the units in which they are trained."""
     if gp.noise_floor != "auto":
         return float(gp.noise_floor)
-    is_exact = _optimiser_of(gp, len(y), "") == "l-bfgs"
+    optimiser = _optimiser_of(gp, len(y), "")
+    is_in_float64 = optimiser == "scoring" and training_dtype(gp, len(y)) is torch.float64
+    return share_of_variance(EXACT_FLOOR if optimiser == "l-bfgs" or is_in_float64 else ESTIMATED_FLOOR, y)
+
+
+def share_of_variance(share: float, y: Tensor) -> float:
+    """Return a share of the variance of targets y: (n,) or (n, p), or of 1 if they do not vary."""
     variance = float(y.double().var()) if y.numel() > 1 else 0.0
-    return (EXACT_FLOOR if is_exact else ESTIMATED_FLOOR) * (variance or 1.0)
+    return share * (variance or 1.0)
+
+
+def may_lower_floor(gp: GaussianProcess, training: Training) -> bool:
+    """Return whether a training that ends on its floor continues in float64: no setting was given that forbids it.
+
+    Scoring continues in a few steps. Adam would need twice as many.
+    """
+    is_coarse = training.settings.optimiser == "scoring" and training.dtype is torch.float32
+    is_free = gp.dtype == gp.noise_floor == "auto" and gp.training_solver is gp.solver is None
+    return is_coarse and is_free
 
 
 def plain(number: Any) -> Any:

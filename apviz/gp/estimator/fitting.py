@@ -6,6 +6,7 @@ import logging
 import math
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,16 @@ from torch import Tensor
 from apviz.analysis.diagnosis.data import ON_FLOOR_FACTOR
 from apviz.analysis.diagnosis.training import diagnose_training
 from apviz.duplicates import NEAR, DistinctRows, as_two, first_of, groups_of, merged, near_duplicates
-from apviz.gp.estimator.choices import DTYPES, noise_floor_of, training_dtype, training_settings
+from apviz.gp.estimator.choices import (
+    DTYPES,
+    EXACT_FLOOR,
+    FACTORED_ROWS,
+    may_lower_floor,
+    noise_floor_of,
+    share_of_variance,
+    training_dtype,
+    training_settings,
+)
 from apviz.gp.estimator.prior import Prior
 from apviz.gp.estimator.sklearn_kernels import SklearnModel
 from apviz.gp.estimator.tables import training_data, warn_of_rounding
@@ -207,8 +217,15 @@ def train(
         in_units = scaling.to_scaled(prior) if isinstance(gp.kernel, SklearnKernel) else prior
         return replace(in_units, mean=float(rows.y.mean())), None
     drift: Any = gp.drift
-    training = _training_of(gp, without_drift(rows, drift), scaling)
+    rows = without_drift(rows, drift)
+    training = _training_of(gp, rows, scaling)
     hyperparameters = training.run(hooks)
+    if training.finished and _is_on_floor(hyperparameters, training) and may_lower_floor(gp, training):
+        log.info("σ² = %.2g is on the floor of float32: training continues in float64", hyperparameters.noise)
+        first, training = training, continued_in_float64(gp, rows, training, hyperparameters)
+        hyperparameters = training.run(hooks)
+        before = f"after {first.steps_done} in float32 on {len(rows.x):,} rows"
+        hyperparameters = replace(hyperparameters, provenance=f"{hyperparameters.provenance} in float64, {before}")
     done, trace = training.steps_done, training.trace
     if not training.finished:
         warnings.warn(
@@ -226,25 +243,47 @@ def train(
             ConvergenceWarning,
             stacklevel=3,
         )
-    settings, is_coarse = training.settings, training_dtype(gp, len(rows.x)) is torch.float32
-    _warn_if_on_floor(hyperparameters, settings.noise_floor, settings.optimiser == "l-bfgs", is_coarse)
+    if _is_on_floor(hyperparameters, training):
+        floor = training.settings.noise_floor
+        also = ", dtype='float64'" if training.dtype is torch.float32 else ""
+        warnings.warn(
+            f"σ² = {hyperparameters.noise:.2g} is on its lower bound, noise_floor = {floor:.2g}, and the likelihood "
+            f"still rises below it: if the data have so little noise, noise_floor={floor / LOWER_BY:.0e}{also} may "
+            "predict better",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
     return hyperparameters, trace
 
 
-def _warn_if_on_floor(h: Hyperparameters, floor: float, is_exact: bool, is_coarse: bool) -> None:
-    """Warn if σ² ended on its floor: the likelihood still rises where σ² is smaller.
+def continued_in_float64(
+    gp: GaussianProcess, rows: DistinctRows, first: Training, initial: Hyperparameters
+) -> Training:
+    """Return a training that continues with exact steps in float64 and a lower floor, on some of the rows at random.
+
+    Its trace is next to that of the first.
+    """
+    if len(rows.x) > FACTORED_ROWS:
+        generator = torch.Generator().manual_seed(first.settings.seed)
+        rows = rows.of(torch.randperm(len(rows.x), generator=generator)[:FACTORED_ROWS].sort().values)
+    path = None if gp.path is None else Path(gp.path)
+    settings = replace(
+        first.settings, noise_floor=share_of_variance(EXACT_FLOOR, rows.y), estimator="exact", max_epochs=None,
+        stages=(), search_rows=0, restarts=0,
+    )  # fmt: skip
+    return Training(
+        rows.x, rows.y, settings, path=path and path.with_name(f"{path.stem}-float64{path.suffix}"), initial=initial,
+        operator=gp.operator, dtype=torch.float64, device=gp.device, rows=rows,
+    )  # fmt: skip
+
+
+def _is_on_floor(h: Hyperparameters, training: Training) -> bool:
+    """Return whether σ² ended on its floor: the likelihood still rises where σ² is smaller.
 
     L-BFGS ends on a bound only if the gradient points beyond it. The others approach the floor from above.
-    In float32 so little noise drowns in rounding.
     """
-    if floor and h.noise <= floor * (1 + 2 * ABOVE_FLOOR if is_exact else ON_FLOOR_FACTOR):
-        also = ", dtype='float64'" if is_coarse else ""
-        warnings.warn(
-            f"σ² = {h.noise:.2g} is on its lower bound, noise_floor = {floor:.2g}, and the likelihood still rises "
-            f"below it: if the data have so little noise, noise_floor={floor / LOWER_BY:.0e}{also} may predict better",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
+    floor, is_exact = training.settings.noise_floor, training.settings.optimiser == "l-bfgs"
+    return floor > 0 and h.noise <= floor * (1 + 2 * ABOVE_FLOOR if is_exact else ON_FLOOR_FACTOR)
 
 
 def fitted_kernel(gp: GaussianProcess, h: Hyperparameters, scaling: Scaling, d: int) -> SklearnKernel | Kernel | None:

@@ -81,8 +81,9 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         n_restarts: number of further random starts. L-BFGS improves every start for 30 iterations on up to 500
             random rows, and the training continues from the best.
         step_size, probes: the step size of Adam, and the number of probes of stochastic gradients.
-        noise_floor: σ² in scaled units stays above this. `auto`: 1e-6 of the target's variance for L-BFGS, else 1e-4.
-            `fit` warns if σ² ends on the floor while the likelihood still rises.
+        noise_floor: σ² in scaled units stays above this. `auto`: 1e-6 of the target's variance for L-BFGS and for
+            scoring in float64, else 1e-4. Scoring in float32 by default that ends there continues in float64 to 1e-6, by
+            exact steps on up to 3,000 of the rows. `fit` warns if σ² ends on the floor.
         stages, max_epochs, trace_estimator: settings that save work, `stages`, `max_epochs` and `estimator` of
             `apviz.TrainingSettings`. L-BFGS ignores them. `auto`: beyond 2,000 rows, with a solver that apviz chooses,
             each solve ends after one epoch; from 8,000 rows on, 6 steps of scoring (40 of Adam) use a quarter of the
@@ -100,8 +101,8 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         device, operator: as in `apviz.KernelSystem`; the operator by name.
         random_state: seed of the training's probes: an int, a `numpy.random.RandomState`, or None for a new seed in
             every fit. Solvers have their own seeds.
-        path: path of the training's trace, by convention `*.zarr`, with a checkpoint next to it. A fit that was killed
-            resumes from its last step when it is fitted again with the same data and settings.
+        path: path of the training's trace, by convention `*.zarr`, with a checkpoint next to it; what continues in
+            float64 is in `*-float64.zarr`. A killed fit resumes from its last step with the same data and settings.
 
     Attributes:
         hyperparameters_: the hyperparameters used, in scaled units. A drift replaces their mean.

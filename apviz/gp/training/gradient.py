@@ -21,9 +21,9 @@ from apviz.operators.derivatives import KernelDerivatives
 from apviz.solvers import Prepared, Solver
 from apviz.system import KernelSystem
 
-#: estimator of the trace in a gradient: probes from the law that suits the solver, or from N(0, K)
-Estimator = Literal["standard", "pathwise"]
-ESTIMATORS = ("standard", "pathwise")
+#: estimator of the trace in a gradient: probes from the law that suits the solver, or from N(0, K), or K⁻¹ itself
+Estimator = Literal["standard", "pathwise", "exact"]
+ESTIMATORS = ("standard", "pathwise", "exact")
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from apviz.duplicates import DistinctRows
 from apviz.gp.training.fast_products import GRADIENT_ERROR, with_fast_products
 from apviz.gp.training.parametrisation import Parametrisation
 from apviz.operators import CountingOperator, make_operator
-from apviz.solvers import Solver, attempt
+from apviz.solvers import Prepared, Solver, attempt
 from apviz.system import KernelSystem
 
 # Step of the forward differences in raw parameters, which are logarithms: 2% of a lengthscale. They are right to a few
@@ -25,7 +25,7 @@ DIFFERENCE = 0.02
 
 def average_information(
     operator: CountingOperator, weights: Tensor, raw: Tensor, parametrisation: Parametrisation, solver: Solver,
-    rows: DistinctRows,
+    rows: DistinctRows, prepared: Prepared | None = None,
 ) -> tuple[Tensor, float]:  # fmt: skip
     """Compute the average information of ℓ in the raw parameters: (2 + p, 2 + p) float64, and the work of its solve.
 
@@ -38,6 +38,7 @@ def average_information(
         raw: (2 + p,) float64.
         solver: solves to its own tolerance or limit.
         rows: the merged rows; their scatter within groups tells about the noise.
+        prepared: the solver's set-up for this K; None: it is made.
 
     Raises:
         RuntimeError: the matrix is not finite.
@@ -48,7 +49,7 @@ def average_information(
         operator.given, q.flatten(1).double(), operator.kernel, noise=operator.noise_of(),
         operator=operator.uncounted, dtype=operator.x.dtype, device=operator.x.device,
     )  # fmt: skip
-    solution = attempt(found, solver)
+    solution = attempt(found, solver, prepared=prepared)
     solved = solution.weights.to(q).reshape(q.shape)
     ai = 0.5 * torch.einsum("nio,njo->ij", q.double(), solved.double()).cpu()
     ai = 0.5 * (ai + ai.T)

@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ from apviz.gp.training.parametrisation import Parametrisation
 from apviz.gp.training.settings import TrainingSettings
 from apviz.hyperparameters import Hyperparameters
 from apviz.operators import DENSE_MAX_N, CountingOperator
-from apviz.solvers import Hook, Solution, StopReason, attempt
+from apviz.solvers import Cholesky, Hook, Prepared, Solution, StopReason, attempt
 from apviz.solvers.run import Run
 
 
@@ -50,11 +51,21 @@ class SolveStopped(Exception):
     """Raised if a hook stops a solve, which ends the training before this step."""
 
 
-class _StopRequest(Hook):
-    """A check that no hook requested a stop; a direct solve that is already done does not report the request."""
+class _LookAtRun(Hook):
+    """A look at the run of a solve: its set-up, and whether a hook requested a stop, which a direct solve ignores."""
 
     def on_start(self, run: Run) -> None:
         self._run = run
+
+    @property
+    def prepared(self) -> Prepared:
+        """The solver's set-up."""
+        return self._run.prepared
+
+    @cached_property
+    def operator(self) -> CountingOperator:
+        """The operator of the system, with a count of its own."""
+        return CountingOperator(self._run.system.operator)
 
     def check(self, solution: Solution) -> None:
         """Raise if the solve was stopped or diverged."""
@@ -125,15 +136,17 @@ class StochasticGradient(Objective):
         )  # fmt: skip
         operator = CountingOperator(built.system.operator)
         same_rows = self.weights is not None and len(self.weights) == len(x)
-        stop_request, start = _StopRequest(), self.weights if same_rows else None
-        solution = attempt(built.system, solver, [*hooks, stop_request], start, prepared=built.prepared)
-        stop_request.check(solution)
+        look, start = _LookAtRun(), self.weights if same_rows else None
+        solution = attempt(built.system, solver, [*hooks, look], start, prepared=built.prepared)
+        look.check(solution)
         weights = solution.weights.to(operator.x)
         gradient = marginal_likelihood_gradient(operator, weights, built.probes.dual_of(weights))
         information, more = None, 0.0
         if s.optimiser == "scoring":
             outputs = weights[:, : weights.shape[1] - s.probes].contiguous()
-            information, more = average_information(operator, outputs, raw, self.parametrisation, solver, rows)
+            information, more = average_information(
+                operator, outputs, raw, self.parametrisation, solver, rows, look.prepared
+            )
             information /= rows.n
         self.weights = solution.weights if s.keeps_probes else None
         work = (solution.work + operator.work + more) * (len(x) / len(self.x)) ** 2
@@ -144,23 +157,34 @@ class StochasticGradient(Objective):
 
 
 class ExactLikelihood(Objective):
-    """Exact value and gradient by a Cholesky factor of K in float64."""
+    """Exact value and gradient by a Cholesky factor of K in float64; with `informs`, the average information too."""
 
     def __init__(
         self, x: Tensor, y: Tensor, parametrisation: Parametrisation, *, dataset: str = "",
-        rows: DistinctRows | None = None,
+        rows: DistinctRows | None = None, informs: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(x, y, parametrisation, rows)
-        self.dataset = dataset
+        self.dataset, self.informs = dataset, informs
 
     def evaluate(self, raw: Tensor, step: int, hooks: Sequence[Hook] = ()) -> Evaluation:
-        h, stop_request = self.parametrisation.hyperparameters(raw), _StopRequest()
+        h, look = self.parametrisation.hyperparameters(raw), _LookAtRun()
         found = exact_marginal_likelihood(
-            self.x, self.y, h, noises=self.rows.noises(h.noise), hooks=[*hooks, stop_request], dataset=self.dataset
+            self.x, self.y, h, noises=self.rows.noises(h.noise), hooks=[*hooks, look], dataset=self.dataset
         ).of_all(self.rows, h.noise)
-        stop_request.check(found.solution)
+        look.check(found.solution)
         assert found.gradient is not None  # it was requested
-        return Evaluation(self._chained(raw, found.gradient), -found.value / self.rows.n, found.solution, found.work)
+        information, more = None, 0.0
+        if self.informs:
+            weights = found.solution.weights.reshape(len(self.x), -1)
+            information, more = average_information(
+                look.operator, weights, raw, self.parametrisation, Cholesky(), self.rows, look.prepared
+            )
+            information /= self.rows.n
+            more += look.operator.work
+        return Evaluation(
+            self._chained(raw, found.gradient), -found.value / self.rows.n, found.solution, found.work + more,
+            information=information, rows=self.rows.n,
+        )  # fmt: skip
 
     def value(self, h: Hyperparameters) -> float:
         """Return ℓ/n at hyperparameters, in nats a row; infinity if K has no factor."""

@@ -132,8 +132,8 @@ class Scoring(Optimiser):
         self.bounds, self.n, self.settled = bounds, n, settled
         #: largest change of an entry; expected gain in nats, and rows, of the last step
         self._reach, self._gain, self._rows = 1.0, np.inf, 0
-        #: the last step and the gradient before it
-        self._moved, self._gradient = torch.zeros_like(raw), torch.zeros_like(raw)
+        #: the last step, and the gradient and the value before it, if values are known
+        self._moved, self._gradient, self._value = torch.zeros_like(raw), torch.zeros_like(raw), np.inf
 
     def run(self, evaluate: Evaluate, on_move: OnMove) -> bool:
         self.raw = _within(self.raw, self.bounds)
@@ -142,6 +142,13 @@ class Scoring(Optimiser):
             at = evaluate(before)
             assert at.information is not None  # its objective was asked for it
             goes_on = at.rows == self._rows
+            if goes_on and at.value > self._value + self.settled / self.n:
+                # an exact value shows that the step was too long: go back by half of it
+                self._moved, self._reach = self._moved / 2, max(self._reach / 2, SHORTEST)
+                self.raw = before - self._moved
+                if not on_move(Move(before, self.raw, at, at.value - self._value)):
+                    return False
+                continue
             change = at.gradient - self._gradient
             is_near = goes_on and self._gain < NEAR
             curvature = corrected(at.information, self._moved, change) if is_near else at.information
@@ -152,7 +159,7 @@ class Scoring(Optimiser):
             rose = goes_on and gain * at.rows > self._gain
             self._reach = max(self._reach / 2, SHORTEST) if rose else min(2 * self._reach, 1.0)
             self.raw, self._gain, self._rows = after, gain * at.rows, at.rows
-            self._moved, self._gradient = moved, at.gradient
+            self._moved, self._gradient, self._value = moved, at.gradient, at.value
             has_settled = at.rows == self.n and abs(self._gain) < self.settled
             if has_settled:
                 self.message = f"a step is expected to increase the log likelihood by less than {self.settled:.2g} nats"
@@ -160,27 +167,32 @@ class Scoring(Optimiser):
                 return has_settled
 
     def _step(self, raw: Tensor, gradient: Tensor, curvature: Tensor) -> Tensor:
-        """Return a damped Newton step of the entries that are not on a bound the gradient points beyond."""
-        low, high = np.array(self.bounds, dtype=np.float64).T
-        at, down = raw.numpy(), gradient.numpy() > 0
-        free = torch.from_numpy(~((down & (at <= low)) | (~down & (at >= high))))
+        """Return the damped Newton step: the least of the quadratic model within the bounds and the reach."""
         step = torch.zeros_like(raw)
         if curvature[0, 0] > 0:
-            step[0] = -gradient[0] / curvature[0, 0]  # the mean may have any unit: it is neither damped nor clipped
+            step[0] = -gradient[0] / curvature[0, 0]  # the mean may have any unit: it is neither damped nor bounded
+        low, high = np.array(self.bounds, dtype=np.float64).T - raw.numpy()
+        low, high = np.fmax(low, -self._reach), np.fmin(high, self._reach)  # no bound is NaN, which they ignore
+        free = low < high
         free[0] = False
-        # solves that ended early can leave the matrix slightly indefinite
-        values, vectors = torch.linalg.eigh(curvature[free][:, free])
-        damped = -(vectors / (values.abs() + 1.0 / self.n)) @ (vectors.T @ gradient[free])
-        step[free] = damped.clip(-self._reach, self._reach)
+        if free.any():
+            # solves that ended early can leave the matrix slightly indefinite
+            values, vectors = torch.linalg.eigh(curvature[free][:, free])
+            root = (values.abs() + 1.0 / self.n).sqrt()
+            target = -(vectors.T @ gradient[free]) / root
+            found = scipy.optimize.lsq_linear(
+                (root[:, None] * vectors.T).numpy(), target.numpy(), (low[free], high[free])
+            )
+            step[free] = torch.from_numpy(found.x)
         return step
 
     def state(self) -> dict[str, np.ndarray]:
-        last = np.array([self._reach, self._gain, self._rows])
+        last = np.array([self._reach, self._gain, self._rows, self._value])
         return {"scoring": last, "moved": self._moved.numpy(), "gradient": self._gradient.numpy()}
 
     def restore(self, raw: Tensor, state: Mapping[str, np.ndarray]) -> None:
         super().restore(raw, state)
-        self._reach, self._gain, rows = state["scoring"].tolist()
+        self._reach, self._gain, rows, self._value = state["scoring"].tolist()
         self._rows = int(rows)
         self._moved, self._gradient = (torch.from_numpy(state[name]) for name in ("moved", "gradient"))
 

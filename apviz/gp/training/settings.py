@@ -55,7 +55,9 @@ class TrainingSettings:
             of random rows; 0: no search. No step includes its work; the trace has it as `search_work`.
         restarts: number of further random starts of this search; the one with the largest likelihood is used.
         estimator: estimator of the trace: `standard`, with probes from the law that suits the solver, or `pathwise`,
-            with samples of the prior (Lin et al., NeurIPS 2024), whose solutions are samples of the posterior.
+            with samples of the prior (Lin et al., NeurIPS 2024), whose solutions are samples of the posterior; or
+            `exact`, by a Cholesky factor of K in float64 whatever the dtype, as L-BFGS has it: O(n³) a step, and
+            solver and probes are ignored.
         max_epochs: largest number of epochs or iterations in the solve of a step, converged or not. The trace records
             the residual; nothing warns. None: the solver's own limit, with a warning if a step reaches it.
         stages: pairs of a share of the rows, drawn once at random, and a number of first steps on it, as in
@@ -116,12 +118,15 @@ class TrainingSettings:
             object.__setattr__(self, "max_epochs", int(self.max_epochs))
             _ = self.solver_of_step  # raises for a budget below the solver's `min_epochs`
         object.__setattr__(self, "stages", checked_stages(self.stages))
-        require(
-            not self.stages or self.optimiser != "l-bfgs", "stages", self.stages, "(), because L-BFGS uses all rows"
-        )
+        require(not (self.stages and self.is_exact), "stages", self.stages, "(), because exact steps use all rows")
         require_steps_beyond(self.stages, "steps", self.steps)
         for name in ("steps", "probes", "seed", "search_rows", "restarts"):  # JSON does not know NumPy's
             object.__setattr__(self, name, int(getattr(self, name)))
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether steps have the exact likelihood and gradient, by a Cholesky factor of K."""
+        return self.optimiser == "l-bfgs" or self.estimator == "exact"
 
     def with_less_work(self) -> TrainingSettings:
         """Return settings with the same number of steps but less work: most steps on few rows, one epoch a solve.

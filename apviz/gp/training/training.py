@@ -139,17 +139,18 @@ class Training:
         # a start computed from the data may be rounded differently on another machine
         is_computed = initial is None and start is not None and isinstance(s.kernel, str)
         self._initial = "by the data" if is_computed else raw.tolist()
-        self._solver = Cholesky() if s.optimiser == "l-bfgs" else s.solver
+        self._solver = Cholesky() if s.is_exact else s.solver
         self._unconverged = False
         self._state = TrainingState(s, self._objective, self._optimiser_at(raw), self._attributes())
         self._state.open(path, self._identity(), self._x)
 
     def _objective_of(self, x: Tensor, y: Tensor, initial: Hyperparameters | None) -> Objective:
-        s, is_exact = self.settings, self.settings.optimiser == "l-bfgs"
+        s = self.settings
         transform: Transform = "softplus" if s.optimiser == "adam" else "log"
         of = parametrisation_of(s, self._d, initial, transform, self._constraints)
-        if is_exact:
-            return ExactLikelihood(x, y, of, dataset=self._dataset, rows=self._rows)
+        if s.is_exact:
+            informs = s.optimiser == "scoring"
+            return ExactLikelihood(x, y, of, dataset=self._dataset, rows=self._rows, informs=informs)
         return StochasticGradient(
             x, y, of, s, dtype=self._x.dtype, operator=self._operator, dataset=self._dataset, rows=self._rows
         )
@@ -159,14 +160,20 @@ class Training:
         if s.optimiser == "l-bfgs":
             return LBFGS(raw, self._bounds)
         if s.optimiser == "scoring":
-            # twice what the error of the probes costs, see `Scoring`
-            return Scoring(raw, self._bounds, self._n, settled=max(SETTLED_NATS, len(raw) / s.probes))
+            # with probes, twice what their error costs, see `Scoring`
+            by_probes = 0.0 if s.is_exact else len(raw) / s.probes
+            return Scoring(raw, self._bounds, self._n, settled=max(SETTLED_NATS / 10, by_probes))
         return Adam(raw, s.step_size, self._bounds)
 
     @property
     def path(self) -> Path | None:
         """Path of the trace: the given one, or a neighbouring path if another program has taken it since."""
         return self._state.files.path if self._state.files else None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of its solves."""
+        return self._x.dtype
 
     @property
     def steps_done(self) -> int:
