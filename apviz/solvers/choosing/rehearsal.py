@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -66,33 +66,39 @@ class Rehearsal:
             given = operator.layout.take(b[:, :MOST_SIDES].to(drawn.device), drawn)
         r = _array(given)
         self._r = r / np.abs(r).max(0).clip(TINY)
+        self._runs: dict[int, tuple[list[float], Iterator[float]]] = {}  # residuals so far, by rank
 
     def iterations(self, rank: int, tol: float, most: float) -> float | None:
         """Count the iterations that lower the mean residual to `tol`, with fractions interpolated in its logarithm.
 
         None if `most` are not enough. With a randomly pivoted Cholesky preconditioner of this rank, unless it is 0.
         """
+        lefts, further = self._runs.setdefault(rank, ([1.0], self._run(rank)))
+        for iteration in range(1, math.ceil(most) + 1):
+            if iteration == len(lefts):
+                lefts.append(next(further, math.inf))
+            before, left = lefts[iteration - 1 : iteration + 1]
+            if left < tol:
+                fraction = math.log(before / tol) / math.log(before / left) if before > tol else 1.0
+                return iteration - 1 + fraction
+        return None
+
+    def _run(self, rank: int) -> Iterator[float]:
+        """Yield the mean residual after each iteration, until nothing is left or if rounding hides the noise."""
         # NumPy, because an iteration is a few small products
         r, k, weight = self._r, self._k, self._weight
+        if (low_rank := self._low_rank if rank else k[:0]) is None:
+            return
+        low_rank = low_rank[:rank]
         norms = np.linalg.norm(r, axis=0).clip(TINY)
-        weighted = weight * (self._factor[:, : min(rank, self._rank)] if rank else k[:, :0])
-        inside = weighted.T @ (weighted / weight) + self._probe.noise * np.eye(weighted.shape[1])
-        try:  # then Woodbury, up to a factor 1/σ²
-            low_rank = np.linalg.solve(np.linalg.cholesky(inside), weighted.T)
-        except np.linalg.LinAlgError:  # rounding hides the noise, so the rehearsal says nothing
-            return None
-        p, inner, left = np.zeros_like(r), np.ones_like(norms), 1.0
-        for iteration in range(1, math.ceil(most) + 1):
+        p, inner = np.zeros_like(r), np.ones_like(norms)
+        while True:
             z = weight * r - low_rank.T @ (low_rank @ r)
             before, inner = inner, (r * z).sum(0)
             p = z + p * (inner / before.clip(TINY))
             image = k @ p
             r = r - image * (inner / (p * image).sum(0).clip(TINY))
-            left_before, left = left, max(float((np.linalg.norm(r, axis=0) / norms).mean()), TINY)
-            if left < tol:
-                fraction = math.log(left_before / tol) / math.log(left_before / left) if left_before > tol else 1.0
-                return iteration - 1 + fraction
-        return None
+            yield max(float((np.linalg.norm(r, axis=0) / norms).mean()), TINY)
 
     def left_by_a_sweep(self, partitioner: Partitioner, block_size: int, overlap: float) -> float:
         """Return the share of the residual that projections onto each block once leave; 0 if a block has no factor.
@@ -135,11 +141,20 @@ class Rehearsal:
         return _array(self._probe.block(slice(0, self._probe.n)))
 
     @cached_property
-    def _factor(self) -> FloatArray:
-        """Return the (m, rank) factor in the order of the pivots, so its first columns are a factor of lower rank."""
+    def _low_rank(self) -> FloatArray | None:
+        """Return the (rank, m) part of Woodbury's formula, up to a factor 1/σ², whose first rows are a lower rank's.
+
+        None where rounding hides the noise, so that rehearsals say nothing.
+        """
         signal = self._k.copy()
         np.fill_diagonal(signal, _array(self._probe.signal()))
-        return with_random_pivots(signal, self._rank, self._seed)
+        weighted = self._weight * with_random_pivots(signal, self._rank, self._seed)
+        inside = weighted.T @ (weighted / self._weight) + self._probe.noise * np.eye(weighted.shape[1])
+        try:
+            found: FloatArray = np.linalg.solve(np.linalg.cholesky(inside), weighted.T)
+        except np.linalg.LinAlgError:
+            return None
+        return found
 
 
 def _array(of: Tensor) -> FloatArray:
