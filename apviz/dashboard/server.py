@@ -34,6 +34,7 @@ from apviz.dashboard.origins import Origins
 from apviz.dashboard.session import Session
 from apviz.dashboard.store.examples import add_examples
 from apviz.dashboard.store.models import Models
+from apviz.dashboard.store.own_data import OwnData
 from apviz.dashboard.store.runs_folder import RunsFolder
 from apviz.memory import give_back
 
@@ -104,8 +105,9 @@ def serve(
     files["models"].mkdir(exist_ok=True)
     with nullcontext() if entrance is None else _listening_at(entrance):
         server = build_server(
-            lambda: session().view(), port, address, origins, limits, basic_auth, files=files, show=open_browser
-        )
+            lambda: session().view(), port, address, origins, limits, basic_auth, files=files,
+            contents=partial(_listed, folder), show=open_browser,
+        )  # fmt: skip
     # Return the memory of a session some time after its end. Do not collect here: that would block other visitors.
     pn.state.on_session_destroyed(lambda context: server.io_loop.call_later(limits.tab_seconds, give_back))
     server.start()
@@ -114,12 +116,13 @@ def serve(
 
 def build_server(
     view: Callable[[], Any], port: int, address: str, origins: Origins, limits: Limits, basic_auth: str | None = None,
-    *, files: Mapping[str, Path] | None = None, **more: Any,
+    *, files: Mapping[str, Path] | None = None, contents: Callable[[], object] | None = None, **more: Any,
 ) -> Server:  # fmt: skip
     """Build the server of a page, with all access checks, without starting it.
 
     Args:
         files: Folders whose files visitors may download, by the name in their address. A login protects them too.
+        contents: What the pages list, if a session is to be ready for the first visitor.
     """
     if basic_auth:
         more |= {"basic_auth": basic_auth, "cookie_secret": secrets.token_hex()}
@@ -140,10 +143,16 @@ def build_server(
     # `origins` replaces Bokeh's list of origins, which supports one port only and ignores the Host header.
     server._tornado._websocket_origins = {"*"}
     origins.guard(server._tornado)
-    use_handler(server._tornado)
+    use_handler(server._tornado, contents)
     if basic_auth:
         server._tornado.add_handlers(".*", [("/login", Login, {"given": basic_auth, "tries": Tries()})])
     return server
+
+
+def _listed(runs: RunsFolder) -> object:
+    """Return what the pages of a new session list: runs, tables of visitors and other data sets."""
+    here = [name for name in datasets.registry if datasets.is_here(name)]
+    return runs.entries(), OwnData(runs.path / ".data").names(), here
 
 
 @contextmanager

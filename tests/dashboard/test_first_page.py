@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import threading
 from contextlib import contextmanager
 
@@ -11,6 +12,7 @@ import pytest
 pytest.importorskip("panel")
 
 import panel as pn
+from bokeh.util.token import get_session_id
 from tornado.ioloop import IOLoop
 
 from apviz.dashboard import server
@@ -41,6 +43,13 @@ def page_of(sessions):
 
 def built_by_apviz(view, port):
     return server.build_server(view, port, "127.0.0.1", Origins("127.0.0.1"), Limits(), show=False)
+
+
+def ready_for(contents):
+    """Return how to build a server that has a session ready for its first visitor."""
+    return lambda view, port: server.build_server(
+        view, port, "127.0.0.1", Origins("127.0.0.1"), Limits(), show=False, contents=contents
+    )
 
 
 @contextmanager
@@ -87,6 +96,42 @@ def test_the_head_of_a_page_is_sent_before_the_page_is_built(sessions):
     assert 'id="apviz-first"' in rest and rest.count("</html>") == 1
     # the page has a shorter replacement of the shims of modules
     assert not [part for part in ("<!DOCTYPE", "<html", SCRIPT, "es-module-shims") if part in rest]
+
+
+def session_in(page):
+    """Return the session that a page connects to."""
+    (token,) = re.findall(r'"token":\s*"([^"]+)"', page)
+    return get_session_id(token)
+
+
+def test_the_first_visitor_gets_a_page_that_was_built_before_and_the_second_another(sessions):
+    made, _ = sessions
+    with answering(page_of(sessions), ready_for(lambda: "the same runs")) as request:
+        request("/plotly/plotly.min.js").read()
+        assert len(made) == 1
+        first = request("/").read().decode()
+        assert len(made) == 1
+        second = request("/").read().decode()
+        assert len(made) == 2
+    assert session_in(first) != session_in(second)
+    for page in (first, second):
+        assert 'id="apviz-first"' in page and page.count(SCRIPT) == page.count("</html>") == 1
+        assert "es-module-shims" not in page and "bokeh-gl" not in page
+
+
+def test_an_address_with_settings_is_built_for_its_visitor(sessions):
+    made, _ = sessions
+    with answering(page_of(sessions), ready_for(lambda: "the same runs")) as request:
+        assert "Rows</i> <b>300" in request("/?n=300").read().decode()
+        assert len(made) == 2
+
+
+def test_a_page_built_before_the_folder_changed_is_not_shown(sessions):
+    made, _ = sessions
+    looks = iter(["no run", "one run"])
+    with answering(page_of(sessions), ready_for(lambda: next(looks))) as request:
+        assert request("/").read()
+        assert len(made) == 2
 
 
 def test_a_page_without_the_script_follows_the_head_whole():
