@@ -78,24 +78,38 @@
       Object.assign(script, each.src ? { src: each.src, async: false } : { text: each.text });
       return [each, script];
     });
+    const add = (chosen) => chosen.forEach(([each, script]) => each.replaceWith(script));
     const files = running.filter(([, script]) => script.src);
-    const all = Promise.all(files.map(([, script]) => ended(script)));
-    for (const [each, script] of files) each.replaceWith(script);
+    const [ofUploads, others] = [true, false].map((is) => files.filter(([, { src }]) => src.includes("/filedropper/") === is));
+    const all = Promise.all(others.map(([, script]) => ended(script)));
+    add(others);
     await all;
     // Material's components: read them while the server answers, instead of when its answer names them
     const { components } = document.documentElement.dataset;
     document.head.append(Object.assign(document.createElement("link"), { rel: "modulepreload", href: components }));
-    for (const [each, script] of running) if (!script.src) each.replaceWith(script);
+    add(running.filter(([, script]) => !script.src));
+    // no upload is on the first page, so their scripts need not be read before the server is asked for the page
+    add(ofUploads);
   });
   const waiting = setInterval(() => {
     if (still || (state.isHeard && window.Bokeh?.index?.roots?.[0]?.is_idle)) still += 50;
     if (!still || !(isDrawn || awaited() === "" || still > STILL)) return;
     clearInterval(waiting);
     requestAnimationFrame(() => {
+      document.dispatchEvent(new CustomEvent("apviz-live"));
       document.getElementById("apviz-first")?.remove();
+      touched = performance.now();
       if (kept) [...all(document, kept.selector)][kept.place]?.click();
     });
   }, 50);
+
+  // The drawing of the preview, for the chart with the same figure: it may take the drawing until it draws its own.
+  state.drawingOf = (figure) => {
+    const place = document.getElementById("apviz-chart");
+    const isSame = place?.querySelector(".main-svg") && document.getElementById("apviz-figure").textContent === escaped(figure);
+    return isSame ? place : null;
+  };
+  const escaped = (text) => text.replaceAll("<", "\\u003c");
 
   // The last click on a tab or chip of the preview is kept, and carried out on the page that replaces it.
   let kept = null;
@@ -137,11 +151,14 @@
   }
   setInterval(look, 50);
 
-  // milliseconds since the visitor's last click or key after which the server may build what is not open yet
+  // Work that can wait is done once the page is drawn and the visitor has paused: milliseconds since the last click or
+  // key, and between two looks.
   const PAUSE = 1000;
+  const CALM = 100;
   let touched = 0;
   for (const name of ["pointerdown", "keydown"]) addEventListener(name, () => (touched = performance.now()), true);
-  state.isCalm = () => !document.getElementById("apviz-first") && !asked.size && !state.drawing && performance.now() - touched > PAUSE;
+  const isCalm = () => !document.getElementById("apviz-first") && !asked.size && !state.drawing && performance.now() - touched > PAUSE;
+  state.whenCalm = (work) => (isCalm() ? (window.requestIdleCallback || setTimeout)(work) : setTimeout(state.whenCalm, CALM, work));
 
   // From a click on a tab until its page is there, what is shown belongs to the other tab.
   addEventListener("click", (event) => {

@@ -46,14 +46,8 @@ function toTop(el) {
   for (let at = el; at; at = at.parentNode || at.host) if (at.scrollTop) at.scrollTop = 0;
 }
 
-// Answer the server once the page is drawn and the visitor has paused: CALM milliseconds between two looks.
-const CALM = 100;
-
-function answer(model) {
-  const whenIdle = window.requestIdleCallback || setTimeout;
-  const look = () => (window.apviz.isCalm() ? whenIdle(() => (model.idle = model.asked)) : setTimeout(look, CALM));
-  look();
-}
+// Answer the server once the page is drawn and the visitor has paused.
+const answer = (model) => window.apviz.whenCalm(() => (model.idle = model.asked));
 
 export function render({ model, view, el }) {
   layOutSeldom(view.root);

@@ -218,8 +218,11 @@ function blended(old, change) {
   return both;
 }
 
+const tellDrawn = () => document.dispatchEvent(new CustomEvent("apviz-drawn", { detail: "chart" }));
+
 export async function render({ model, el }) {
   const Plotly = await plotly();
+  const preview = window.apviz.drawingOf(model.base);
   const holder = document.createElement("div");
   holder.className = "chart";
   holder.tabIndex = 0;
@@ -306,28 +309,18 @@ export async function render({ model, el }) {
     return true;
   }
 
-  async function draw() {
-    hidden = !holder.clientWidth;
-    if (hidden) return;
-    const onlyGrown = grown;
-    grown = false;
-    if (onlyGrown && drawnSerial && live && !model.frame && (await grow())) {
-      holder.dataset.drawn = ++drawn;
-      return;
-    }
+  // Return the figure as drawn at the present size of the card, for which it makes room; null if there is none.
+  function arranged() {
     let figure = merged(model, live);
     if (figure) figure = joined(figure, holder.clientWidth, isPhone() ? "" : model.level_with);
     if (figure && holder.clientWidth < NARROW) figure = narrowed(figure);
     holder.setAttribute("aria-label", model.summary || "a chart");
+    drawnSerial = 0;
     if (!figure) {
-      Plotly.purge(holder);
       natural = 0;
       holder.style.height = el.style.height = "0";
-      listening = false;
-      drawnSerial = 0;
-      return;
+      return null;
     }
-    drawnSerial = 0;
     finished = figure.data.length;
     if (live) {
       drawnSerial = live.serial;
@@ -349,12 +342,31 @@ export async function render({ model, el }) {
     el.style.height = `${natural}px`;
     layout.height = filled(layout);
     holder.style.height = `${layout.height}px`;
-    await Plotly.react(holder, figure.data, layout, config);
+    return { ...figure, layout };
+  }
+
+  async function draw() {
+    hidden = !holder.clientWidth;
+    if (hidden) return;
+    const onlyGrown = grown;
+    grown = false;
+    if (onlyGrown && drawnSerial && live && !model.frame && (await grow())) {
+      holder.dataset.drawn = ++drawn;
+      return;
+    }
+    preview?.remove();
+    const figure = arranged();
+    if (!figure) {
+      Plotly.purge(holder);
+      listening = false;
+      return;
+    }
+    await Plotly.react(holder, figure.data, figure.layout, config);
     if (figure.frames && figure.frames.length) {
       await Plotly.addFrames(holder, figure.frames);
     }
     holder.dataset.drawn = ++drawn;
-    if (drawn === 1) document.dispatchEvent(new CustomEvent("apviz-drawn", { detail: "chart" }));
+    if (drawn === 1) tellDrawn();
     // A playing animation waits for this report. For a growing figure it would only slow the solve down.
     if (!live) model.drawn = drawn;
     if (faded) fade(faded);
@@ -428,14 +440,20 @@ export async function render({ model, el }) {
   // Draw one figure after another, because two simultaneous drawings would mix. A waiting drawing uses the values at
   // its start.
   let waiting = false;
+  let isPreviewed = preview !== null;
   const redraw = () => {
+    if (isPreviewed) return arranged();
     if (waiting) return;
     waiting = true;
     drawing = drawing.then(() => ((waiting = false), draw())).catch((error) => console.error(error));
   };
-  for (const name of ["base", "frame", "axes", "level_with"]) model.on(name, () => ((drawnSerial = 0), redraw()));
-  model.on("live", () => (takeLive(), redraw()));
-  model.on("grown", () => takeGrown() && ((grown = true), redraw()));
+  const start = () => {
+    isPreviewed = false;
+    redraw();
+  };
+  for (const name of ["base", "frame", "axes", "level_with"]) model.on(name, () => ((drawnSerial = 0), start()));
+  model.on("live", () => (takeLive(), start()));
+  model.on("grown", () => takeGrown() && ((grown = true), start()));
   takeLive();
   takeGrown();
   model.on("cursor", () => (drawing = drawing.then(mark).catch((error) => console.error(error))));
@@ -474,4 +492,11 @@ export async function render({ model, el }) {
     Plotly.purge(holder);
   });
   redraw();
+  if (!isPreviewed) return;
+  // Controls work sooner if the preview's drawing stays until the visitor has paused, or comes to it.
+  document.addEventListener("apviz-live", () => isPreviewed && holder.append(preview), { once: true });
+  const startOnce = () => isPreviewed && start();
+  for (const name of ["pointerenter", "focus"]) holder.addEventListener(name, startOnce, { once: true });
+  window.apviz.whenCalm(startOnce);
+  tellDrawn();
 }

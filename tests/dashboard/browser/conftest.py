@@ -60,7 +60,7 @@ class Visitor:
 
     def chart(self, heading: str) -> Any:
         """Return the drawn chart whose summary begins with a text."""
-        found = self.tab.locator(f"[role=figure][aria-label^='{heading}']:has(.main-svg)")
+        found = self.tab.locator(f"[role=figure][aria-label^='{heading}'][data-drawn]")
         found.wait_for()
         return found
 
