@@ -91,5 +91,6 @@ def _height(layout: dict[str, Any]) -> str:
         return asked
     (left, right), (bottom, top) = x["range"], y["range"]
     across, around = margin["l"] + margin["r"], margin["t"] + margin["b"]
-    needed = f"{around}px + (100cqw - {across}px) * {abs((top - bottom) / (right - left)):.4f}"
+    # the page saves lines of a title
+    needed = f"{around}px - var(--saved, 0px) + (100cqw - {across}px) * {abs((top - bottom) / (right - left)):.4f}"
     return f"min(max({asked}, 90vh), {needed})"

@@ -415,12 +415,14 @@ def test_play_runs_until_a_click_on_the_slider(own, pictures, width):
 def test_a_picture_fills_its_chart_on_a_phone_even_after_the_window_is_resized(own, pictures):
     tab, problems = open_page(own, pictures, 1280)
     chart = tab.locator(".chart:has(.slider-rail-touch-rect)")
-    wide = chart.bounding_box()["height"]
+    wide, lines = chart.bounding_box()["height"], "chart => chart.layout.title.text.split('<br>').length"
+    joined = chart.evaluate(lines)
     tab.set_viewport_size({"width": 390, "height": 844})
     tab.wait_for_function("document.querySelector('.chart')._fullLayout.width < 390")
     tab.wait_for_timeout(300)
     room, picture = chart.evaluate("chart => [chart._fullLayout._size.h, chart._fullLayout.yaxis._length]")
     assert picture > 150 and room - picture <= 3
+    assert chart.evaluate(lines) > joined
     assert chart.bounding_box()["height"] < wide
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
     assert problems == []
