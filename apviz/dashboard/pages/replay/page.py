@@ -35,6 +35,8 @@ from apviz.tracing import Trace
 _NONE_YET = "No run in this folder has pictures yet: choose data and a method, then press Record a solve."
 #: Option of the second run before one is chosen.
 CHOOSE = "(choose a second run)"
+#: Style of a list that shows a long name on several lines, instead of its beginning.
+_WHOLE_NAMES = {"& .MuiSelect-select": {"whiteSpace": "normal !important"}}
 _NO_FUNCTION = "The function itself can be drawn over one input: choose the data set china-profile, and record a solve."
 #: Unit of the curves' x axis for what two solves have in common.
 _AXES: dict[Measure, X] = {"work": "work", "seconds": "seconds", "update": "epochs"}
@@ -62,11 +64,10 @@ class Replay(SolvingPage):
         super().__init__(shared, label="Record a solve")
         self.recording, self.choice = RecordChoice(), ReplayView()
         self.models = [self.recording, self.choice]
-        self._runs = pmui.Select(label="Run", options={}, sizing_mode="stretch_width", margin=(12, 12, 4, 12))
+        look: dict[str, Any] = {"sizing_mode": "stretch_width", "margin": (12, 12, 4, 12), "sx": _WHOLE_NAMES}
+        self._runs = pmui.Select(label="Run", options={}, **look)
         self._runs.param.watch(lambda event: self._select(event.new), "value")
-        self._others = pmui.Select(
-            label="Compare with", options={CHOOSE: ""}, value="", sizing_mode="stretch_width", margin=(12, 12, 4, 12)
-        )
+        self._others = pmui.Select(label="Compare with", options={CHOOSE: ""}, value="", **look)
         self._others.param.watch(lambda event: self.choice.param.update(other=event.new or ""), "value")
         self._same = pmui.RadioButtonGroup.from_param(self.choice.param.same, size="small", margin=(12, 12, 4, 12))
         self._player = PlayerBar(self._updated, self._paused, self._interval_changed, self.choice.interval)
