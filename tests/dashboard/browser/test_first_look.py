@@ -41,6 +41,21 @@ def test_a_click_on_the_preview_is_carried_out_once_the_page_is_live(visit, part
     opened[part].wait_for()
 
 
+@pytest.mark.slow
+def test_controls_work_before_the_chart_replaces_its_preview_which_a_pointer_hastens(visit, server):
+    someone = visit()
+    # a browser that is never idle
+    someone.tab.add_init_script("window.requestIdleCallback = () => 0")
+    someone.go()
+    chart = someone.tab.locator("[role=figure][aria-label^='Residual.']")
+    assert chart.locator(".main-svg").first.is_visible() and chart.get_attribute("data-drawn") is None
+    before = chart.bounding_box()
+    someone.edit("Rows").press("Close settings")
+    assert chart.get_attribute("data-drawn") is None
+    chart.hover()
+    assert someone.chart("Residual.").bounding_box() == before
+
+
 def boxes(visitor, chart, *parts):
     """Return the positions of parts of a chart in the window at one moment, as [left, top, right, bottom]."""
     find = "part => { const box = chart.querySelector(part).getBoundingClientRect(); " \
