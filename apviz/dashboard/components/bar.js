@@ -63,12 +63,13 @@ export function render({ model }) {
   }
 
   // Focus the first field of the drawer; wait for it, because an editor opened for the first time is still being built.
-  function enter(tries = 50) {
-    const isField = (each) => each.checkVisibility() && !each.textContent.includes("Close settings");
+  function enter() {
+    const isField = (each) => each.checkVisibility() && !each.disabled && !each.textContent.includes("Close settings");
     const [drawer] = all(document, ".contextbar");
     const field = drawer && [...all(drawer, WITHIN)].find(isField);
-    if (field) field.focus();
-    else if (tries && model.editor) setTimeout(enter, 100, tries - 1);
+    field?.focus();
+    // nothing hidden takes the focus
+    if (model.editor && (!field || field.getRootNode().activeElement !== field)) setTimeout(enter, 100);
   }
 
   const leave = (event) => {
