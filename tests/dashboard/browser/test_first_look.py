@@ -51,6 +51,7 @@ def test_controls_work_before_the_chart_replaces_its_preview_which_a_pointer_has
     assert chart.locator(".main-svg").first.is_visible() and chart.get_attribute("data-drawn") is None
     before = chart.bounding_box()
     someone.edit("Rows").press("Close settings")
+    someone.until(f"chart.clientWidth === {before['width']:g}", chart)
     assert chart.get_attribute("data-drawn") is None
     chart.hover()
     assert someone.chart("Residual.").bounding_box() == before
