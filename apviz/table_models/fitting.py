@@ -79,7 +79,7 @@ def fit_table(
         rows = shuffle(n, seed)[:training_rows].sort().values.numpy()
         some, targets = scaling.inputs(raw.inputs[rows]), scaling.targets(raw.target[rows])
         distinct, _ = rows_of(torch.from_numpy(some), torch.from_numpy(targets), None)
-        hyperparameters, _ = train(model, distinct, scaling, hooks)
+        hyperparameters, _ = train(model, distinct, scaling, hooks, n)
     progress.doing = "solving for the mean"
     x, y = pd.DataFrame(raw.inputs, columns=list(raw.feature_names)), pd.Series(raw.target, name=raw.target_name)
     gp: GaussianProcess = model.set_params(hyperparameters=hyperparameters).fit(x, y, hooks=hooks)

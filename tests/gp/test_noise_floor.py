@@ -60,6 +60,14 @@ def test_settings_that_forbid_less_noise_keep_the_floor_and_a_warning_names_it(i
     assert "float64" not in gp.hyperparameters_.provenance
 
 
+def test_a_model_of_so_many_rows_that_float64_bears_hardly_less_noise_keeps_the_floor(iterative, monkeypatch):
+    x, y = nearly_without_noise(0.003)
+    monkeypatch.setattr(choices, "CERTIFIED_ROWS", 30)
+    with pytest.warns(ConvergenceWarning, match="noise_floor = .* may predict better"):
+        gp = apviz.GaussianProcess("rbf", device="cpu", scale=False).fit(x, y)
+    assert "float64" not in gp.hyperparameters_.provenance
+
+
 def test_a_training_in_float64_has_its_floor(iterative):
     x, y = nearly_without_noise(0.003)
     gp = apviz.GaussianProcess("rbf", device="cpu", scale=False, dtype="float64").fit(x, y)

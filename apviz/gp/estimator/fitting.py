@@ -22,11 +22,9 @@ from apviz.analysis.diagnosis.training import diagnose_training
 from apviz.duplicates import NEAR, DistinctRows, as_two, first_of, groups_of, merged, near_duplicates
 from apviz.gp.estimator.choices import (
     DTYPES,
-    EXACT_FLOOR,
     FACTORED_ROWS,
-    may_lower_floor,
+    lower_floor,
     noise_floor_of,
-    share_of_variance,
     training_dtype,
     training_settings,
 )
@@ -206,9 +204,13 @@ def _training_of(gp: GaussianProcess, rows: DistinctRows, scaling: Scaling) -> T
 
 
 def train(
-    gp: GaussianProcess, rows: DistinctRows, scaling: Scaling, hooks: list[Hook]
+    gp: GaussianProcess, rows: DistinctRows, scaling: Scaling, hooks: list[Hook], n: int = 0
 ) -> tuple[Hyperparameters, TrainingTrace | None]:
-    """Train the hyperparameters unless they are given. Warns if the training was stopped or has not settled."""
+    """Train the hyperparameters unless they are given. Warns if the training was stopped or has not settled.
+
+    Args:
+        n: number of rows that the model will be fitted to; 0: those of the training.
+    """
     if gp.hyperparameters is not None:
         return gp.hyperparameters, None
     if rows.n == 1:
@@ -220,9 +222,10 @@ def train(
     rows = without_drift(rows, drift)
     training = _training_of(gp, rows, scaling)
     hyperparameters = training.run(hooks)
-    if training.finished and _is_on_floor(hyperparameters, training) and may_lower_floor(gp, training):
+    floor = lower_floor(gp, training, rows.y, n or len(rows.x))
+    if training.finished and floor is not None and _is_on_floor(hyperparameters, training):
         log.info("σ² = %.2g is on the floor of float32: training continues in float64", hyperparameters.noise)
-        first, training = training, continued_in_float64(gp, rows, training, hyperparameters)
+        first, training = training, continued_in_float64(gp, rows, training, hyperparameters, floor)
         hyperparameters = training.run(hooks)
         before = f"after {first.steps_done} in float32 on {len(rows.x):,} rows"
         hyperparameters = replace(hyperparameters, provenance=f"{hyperparameters.provenance} in float64, {before}")
@@ -257,7 +260,7 @@ def train(
 
 
 def continued_in_float64(
-    gp: GaussianProcess, rows: DistinctRows, first: Training, initial: Hyperparameters
+    gp: GaussianProcess, rows: DistinctRows, first: Training, initial: Hyperparameters, floor: float
 ) -> Training:
     """Return a training that continues with exact steps in float64 and a lower floor, on some of the rows at random.
 
@@ -268,8 +271,7 @@ def continued_in_float64(
         rows = rows.of(torch.randperm(len(rows.x), generator=generator)[:FACTORED_ROWS].sort().values)
     path = None if gp.path is None else Path(gp.path)
     settings = replace(
-        first.settings, noise_floor=share_of_variance(EXACT_FLOOR, rows.y), estimator="exact", max_epochs=None,
-        stages=(), search_rows=0, restarts=0,
+        first.settings, noise_floor=floor, estimator="exact", max_epochs=None, stages=(), search_rows=0, restarts=0
     )  # fmt: skip
     return Training(
         rows.x, rows.y, settings, path=path and path.with_name(f"{path.stem}-float64{path.suffix}"), initial=initial,

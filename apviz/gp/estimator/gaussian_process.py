@@ -82,8 +82,8 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             random rows, and the training continues from the best.
         step_size, probes: the step size of Adam, and the number of probes of stochastic gradients.
         noise_floor: σ² in scaled units stays above this. `auto`: 1e-6 of the target's variance for L-BFGS and for
-            scoring in float64, else 1e-4. Scoring in float32 by default that ends there continues in float64 to 1e-6, by
-            exact steps on up to 3,000 of the rows. `fit` warns if σ² ends on the floor.
+            scoring in float64, else 1e-4. Scoring in float32 by default that ends there continues in float64 by exact
+            steps on up to 3,000 rows: to 1e-6, or more beyond 10,000 rows. `fit` warns if σ² ends on the floor.
         stages, max_epochs, trace_estimator: settings that save work, `stages`, `max_epochs` and `estimator` of
             `apviz.TrainingSettings`. L-BFGS ignores them. `auto`: beyond 2,000 rows, with a solver that apviz chooses,
             each solve ends after one epoch; from 8,000 rows on, 6 steps of scoring (40 of Adam) use a quarter of the
