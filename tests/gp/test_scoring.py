@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import apviz
+from apviz.factors import NotPositiveDefinite
 from apviz.gp.training.information import average_information
 from apviz.gp.training.optimisers import Evaluation, Scoring, corrected
 from apviz.gp.training.parametrisation import Parametrisation
@@ -121,6 +122,20 @@ def test_a_step_that_exact_values_show_to_be_too_long_is_halved_until_it_gains()
     assert of.run(evaluate, lambda move: len(evaluations) < 60)
     assert evaluations[1] > evaluations[0] > evaluations[-1]
     torch.testing.assert_close(of.raw, centre, rtol=0, atol=1e-3)
+
+
+def test_a_step_to_where_k_has_no_factor_is_halved_and_a_start_without_one_raises():
+    def evaluate(raw):
+        if raw[1] > 0.25:
+            raise NotPositiveDefinite("no factor")
+        return quadratic(centre, torch.eye(2, dtype=torch.float64), raw, reported=0.5)
+
+    centre = torch.tensor([0.0, 0.2], dtype=torch.float64)  # the first step goes to 0.4
+    of = Scoring(torch.zeros(2, dtype=torch.float64), [(None, None)] * 2, n=10**6, settled=1e-6)
+    assert of.run(evaluate, lambda move: True)
+    torch.testing.assert_close(of.raw, centre, rtol=0, atol=1e-3)
+    with pytest.raises(NotPositiveDefinite):
+        Scoring(torch.ones(2, dtype=torch.float64), [(None, None)] * 2, n=100, settled=1e-6).run(evaluate, bool)
 
 
 def test_a_step_that_a_bound_cuts_is_the_least_of_the_model_within_the_bounds():

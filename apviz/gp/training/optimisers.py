@@ -138,8 +138,8 @@ class Scoring(Optimiser):
     def run(self, evaluate: Evaluate, on_move: OnMove) -> bool:
         self.raw = _within(self.raw, self.bounds)
         while True:
+            at = self._evaluated(evaluate)
             before = self.raw
-            at = evaluate(before)
             assert at.information is not None  # its objective was asked for it
             goes_on = at.rows == self._rows
             if goes_on and at.value > self._value + self.settled / self.n:
@@ -165,6 +165,17 @@ class Scoring(Optimiser):
                 self.message = f"a step is expected to increase the log likelihood by less than {self.settled:.2g} nats"
             if not on_move(Move(before, after, at, gain)) or has_settled:
                 return has_settled
+
+    def _evaluated(self, evaluate: Evaluate) -> Evaluation:
+        """Evaluate at the raw vector, or nearer to the last one if K has no factor there."""
+        while True:
+            try:
+                return evaluate(self.raw)
+            except NotPositiveDefinite:
+                if not bool((self._moved[1:].abs() > SHORTEST).any()):
+                    raise
+                self._moved = self._moved / 2
+                self.raw = self.raw - self._moved
 
     def _step(self, raw: Tensor, gradient: Tensor, curvature: Tensor) -> Tensor:
         """Return the damped Newton step: the least of the quadratic model within the bounds and the reach."""
