@@ -131,7 +131,7 @@ def test_a_step_to_where_k_has_no_factor_is_halved_and_a_start_without_one_raise
         return quadratic(centre, torch.eye(2, dtype=torch.float64), raw, reported=0.5)
 
     centre = torch.tensor([0.0, 0.2], dtype=torch.float64)  # the first step goes to 0.4
-    of = Scoring(torch.zeros(2, dtype=torch.float64), [(None, None)] * 2, n=10**6, settled=1e-6)
+    of = Scoring(torch.zeros(2, dtype=torch.float64), [(None, None)] * 2, n=100, settled=1e-6)
     assert of.run(evaluate, lambda move: True)
     torch.testing.assert_close(of.raw, centre, rtol=0, atol=1e-3)
     with pytest.raises(NotPositiveDefinite):
