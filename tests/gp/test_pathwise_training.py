@@ -214,7 +214,7 @@ def test_the_solve_of_a_step_on_few_rows_can_be_repeated_from_the_trace_alone():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"estimator": "exact"}, "estimator must be one of standard, pathwise, got 'exact'"),
+        ({"estimator": "best"}, "estimator must be one of standard, pathwise, exact, got 'best'"),
         ({"max_epochs": 0}, "max_epochs must be a whole number, at least 1, got 0"),
         ({"solver": apviz.gp.PAPER_SOLVER, "max_epochs": 5}, "min_epochs"),
         ({"stages": ((1.5, 3),)}, "stages must be pairs of a share of the rows, below 1, and a number of steps"),
@@ -223,7 +223,7 @@ def test_the_solve_of_a_step_on_few_rows_can_be_repeated_from_the_trace_alone():
         ({"stages": 4}, "stages must be pairs"),
         ({"stages": ((0.5,),)}, "stages must be pairs"),
         ({"stages": ((0.5, 50),)}, "steps must be more than the 50 steps of the stages, got 50"),
-        ({"stages": ((0.5, 5),), "optimiser": "l-bfgs"}, "stages must be (), because L-BFGS uses all rows"),
+        ({"stages": ((0.5, 5),), "optimiser": "l-bfgs"}, "stages must be (), because exact steps use all rows"),
     ],
 )
 def test_settings_out_of_range_are_rejected(settings, message):
