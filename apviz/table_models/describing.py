@@ -38,8 +38,9 @@ def hyperparameters_in_words(gp: GaussianProcess) -> list[Row]:
     h, name = gp.scaling_.to_raw(gp.hyperparameters_), target_of(gp)
     found = [*_scales_in_words(gp), *((key, f"{value:.3g}", "") for key, value in h.kernel_parameters.items())]
     if (outputscale := h.build_kernel().numbers.get("outputscale")) is not None:
-        # three digits, without an exponent
-        rounded = f"{float(f'{outputscale:.3g}'):,.6g}"
+        rounded = f"{outputscale:.3g}"
+        if 1e3 <= outputscale < 1e6:  # without an exponent
+            rounded = f"{float(rounded):,.0f}"
         found.append(("outputscale", rounded, f"signal sd {outputscale**0.5:.3g} in units of {name}"))
     found.append(("noise sd", f"{h.noise**0.5:.3g}", f"in units of {name}"))
     if gp.drift_ is None:

@@ -357,6 +357,10 @@ def test_a_pickle_contains_no_matrix_and_predicts_the_same():
             {"stages": ((0.5, 5),), "max_steps": 9, "optimiser": "l-bfgs"},
             r"stages must be \(\), because exact steps use",
         ),
+        (
+            {"stages": ((0.5, 5),), "max_steps": 9, "trace_estimator": "exact"},
+            r"stages must be \(\), because exact steps use",
+        ),
         ({"max_epochs": 0}, "max_epochs must be a whole number, at least 1, got 0"),
         ({"trace_estimator": "best"}, "trace_estimator must be one of standard, pathwise, exact, got 'best'"),
         ({"variance": "exact"}, "variance must be one of solves, lanczos, neighbours, auto, got 'exact'"),

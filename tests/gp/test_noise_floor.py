@@ -68,9 +68,11 @@ def test_a_model_of_so_many_rows_that_float64_bears_hardly_less_noise_keeps_the_
     assert "float64" not in gp.hyperparameters_.provenance
 
 
-def test_a_training_in_float64_has_its_floor(iterative):
+@pytest.mark.parametrize("settings", [{"dtype": "float64"}, {"trace_estimator": "exact"}])
+def test_a_training_in_float64_has_its_floor(iterative, settings):
     x, y = nearly_without_noise(0.003)
-    gp = apviz.GaussianProcess("rbf", device="cpu", scale=False, dtype="float64").fit(x, y)
+    gp = apviz.GaussianProcess("rbf", device="cpu", scale=False, **settings).fit(x, y)
+    assert "float32" not in gp.hyperparameters_.provenance
     assert gp.hyperparameters_.noise**0.5 == pytest.approx(0.003, rel=0.2)
 
 

@@ -141,8 +141,10 @@ def test_a_step_to_where_k_has_no_factor_is_halved_and_a_start_without_one_raise
 def test_a_step_that_a_bound_cuts_is_the_least_of_the_model_within_the_bounds():
     curvature = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.9], [0.0, 0.9, 1.0]], dtype=torch.float64)
     gradient = torch.tensor([0.0, -0.5, -0.5], dtype=torch.float64)
-    of = Scoring(torch.zeros(3, dtype=torch.float64), [(None, None), (None, 0.1), (None, None)], n=10**9, settled=1.0)
-    step = of._step(torch.zeros(3, dtype=torch.float64), gradient, curvature).numpy()
+    of = Scoring(torch.zeros(3, dtype=torch.float64), [(None, None), (None, 0.1), (None, None)], n=10**9, settled=1e-6)
+    at = Evaluation(gradient, np.nan, None, 0.0, information=curvature, rows=10**9)
+    assert not of.run(lambda raw: at, lambda move: False)
+    step = of.raw.numpy()
     ways = np.stack(np.meshgrid(np.linspace(-1, 0.1, 111), np.linspace(-1, 1, 2001)), -1).reshape(-1, 2)
     model = ways @ gradient[1:].numpy() + 0.5 * np.einsum("ki,ij,kj->k", ways, curvature[1:, 1:].numpy(), ways)
     assert step[1:] == pytest.approx(ways[model.argmin()], abs=2e-3)

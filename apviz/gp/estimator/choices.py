@@ -46,8 +46,8 @@ def training_dtype(gp: GaussianProcess, n: int) -> torch.dtype:
     """Return the dtype of a training on n rows. With dtype `auto` and nothing to train, float64."""
     if gp.dtype != "auto":
         return DTYPES[gp.dtype]
-    is_coarse = n > CHOLESKY_ROWS and gp.optimiser != "l-bfgs" and gp.hyperparameters is None
-    return torch.float32 if is_coarse else torch.float64
+    is_exact = gp.optimiser == "l-bfgs" or gp.trace_estimator == "exact"
+    return torch.float32 if n > CHOLESKY_ROWS and not is_exact and gp.hyperparameters is None else torch.float64
 
 
 def training_settings(
@@ -59,7 +59,7 @@ def training_settings(
     saves = n > CHOLESKY_ROWS and not is_exact and gp.training_solver is gp.solver is None
     stages, budget = gp.stages, gp.max_epochs
     # L-BFGS has no stages: `auto` ignores them, L-BFGS by name rejects them
-    if stages == "auto" or (is_exact and gp.optimiser == "auto"):
+    if stages == "auto" or (optimiser == "l-bfgs" and gp.optimiser == "auto"):
         stages = STAGES[optimiser]
         fits = gp.max_steps >= sum(count for _, count in stages) + LEAST_ON_ALL
         stages = stages if saves and n >= STAGED_ROWS and fits else ()

@@ -111,7 +111,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         theta_, theta_names_: (p,) argument of `log_marginal_likelihood`, and its names. With a scikit-learn kernel it
             is `kernel_.theta`; else the logarithms of noise and kernel in scaled units, and untransformed the numbers
             that may be negative, such as a factor of `apviz.Groups`.
-        trace_: the `TrainingTrace`; None if nothing was trained, and after `load`.
+        trace_: the `TrainingTrace`, of the last training; None if nothing was trained, and after `load`.
         solution_: result of the solve for the mean; of p outputs, that with the largest error. `fit` has warned if
             `solution_.converged` is false.
         mean_error_: bound on the error of every predicted mean, in posterior standard deviations of f: ‖y − μ − KW‖/σ.

@@ -312,7 +312,9 @@ class TrainingProgress(TrainingHook):
         solution = step.solution
         solved = f"{solution.epochs} epochs to residual {solution.residual:.2g}"
         unconverged = "" if solution.converged else ", not converged"
-        label = "L-BFGS" if settings.optimiser == "l-bfgs" else settings.solver.method.name
+        label = settings.solver.method.name
+        if settings.is_exact:
+            label = "L-BFGS" if settings.optimiser == "l-bfgs" else "Cholesky"
         most = "at most " if settings.until_settled else ""
         self.console.print(
             f"{label}: step {step.number} of {most}{settings.steps}, σ² = "

@@ -173,7 +173,7 @@ class Training:
     @property
     def dtype(self) -> torch.dtype:
         """Dtype of its solves."""
-        return self._x.dtype
+        return torch.float64 if self.settings.is_exact else self._x.dtype
 
     @property
     def steps_done(self) -> int:
