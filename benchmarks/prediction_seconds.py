@@ -19,6 +19,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,8 @@ SHOWN = SIZES[:4]
 PACKAGES = {"apviz": "apviz", "scikit-learn": "sklearn", "GPBoost, Vecchia": "gpboost"}
 #: methods that hold n × n numbers, PyKrige the distances also for near rows, and the rows up to which 16 GiB suffice
 DENSE, MOST_ROWS = ("scikit-learn", "PyKrige", "PyKrige, 50 nearest rows"), 10_000
-#: registered data sets, their rows to fit and to predict, and the methods that fit them
-TABLES, TABLE_ROWS, TABLE_POINTS = ("protein", "kin40k", "bike", "china", "sgemm"), 5_000, 2_000
+#: registered data sets, their rows to fit (or all others, if there are fewer) and to predict, and the methods
+TABLES, TABLE_SIZES, TABLE_POINTS = ("protein", "kin40k", "bike", "china", "sgemm"), (5_000, 20_000), 2_000
 TABLE_METHODS = ("apviz", "GPBoost, Vecchia")
 RUNNER = Path(__file__).with_name("prediction_rivals.py")
 
@@ -74,13 +75,15 @@ def table(cells: dict[str, dict[str, Any]]) -> list[str]:
 
 def _said(cell: dict[str, Any]) -> str:
     if "rmse" not in cell:
+        if "unfinished" in cell:
+            return f"not within {cell['unfinished']:,} s"
         return "n × n numbers" if "left_out" in cell else "not measured"
     took = f"{cell['fit'] + cell['predict']:.3g} s"
     return f"{took}, {cell['rmse']:.3g}, {cell['nll']:.3g}".replace("-", "−")
 
 
-def rows_of(name: str, n: int, path: Path) -> None:
-    """Write n random rows of a data set to fit, and others to predict."""
+def rows_of(name: str, n: int, path: Path) -> int:
+    """Write at most n random rows of a data set to fit, and others to predict; return the number to fit."""
     from apviz import datasets
 
     whole = datasets.load(name)
@@ -89,32 +92,33 @@ def rows_of(name: str, n: int, path: Path) -> None:
     order = np.random.default_rng(n).permutation(len(x))
     predicted, fitted = order[:TABLE_POINTS], order[TABLE_POINTS : TABLE_POINTS + n]
     np.savez(path, x=x[fitted], y=y[fitted], z=x[predicted], observed=y[predicted])
+    return len(fitted)
 
 
-def tables(limit: int) -> None:
+def tables(limit: int, sizes: Sequence[int]) -> None:
     """Run what is missing of the registered data sets."""
     path = RESULTS / "prediction_tables.json"
     cells = json.loads(path.read_text())["results"] if path.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
-        for name, method in itertools.product(TABLES, TABLE_METHODS):
-            key, python = f"{method}, {name}: n = {TABLE_ROWS:,}", interpreter(method)
+        for n, name, method in itertools.product(sizes, TABLES, TABLE_METHODS):
+            key, python = f"{method}, {name}: n = {n:,}", interpreter(method)
             if key in cells or python is None:
                 continue
             table = Path(folder, "table.npz")
-            rows_of(name, TABLE_ROWS, table)
-            cells[key] = run(python, method, TABLE_ROWS, limit, str(table)) | {"load": os.getloadavg()[0]}
+            rows = rows_of(name, n, table)
+            cells[key] = {"rows": rows} | run(python, method, n, limit, str(table)) | {"load": os.getloadavg()[0]}
             keep("prediction_tables", cells, describe() | {"threads": 1}, show=False)
             print(key, cells[key], flush=True)
 
 
 def table_of_tables(cells: dict[str, dict[str, Any]]) -> list[str]:
-    """Return the lines of the table of registered data sets in Markdown: a line a set."""
-    lines = ["| data | " + " | ".join(TABLE_METHODS) + " | ratio of seconds |", "|---|---|---|---|"]
-    for name in TABLES:
-        found = [cells.get(f"{method}, {name}: n = {TABLE_ROWS:,}", {}) for method in TABLE_METHODS]
+    """Return the lines of the table of registered data sets in Markdown: a line a set and number of rows."""
+    lines = ["| data | rows | " + " | ".join(TABLE_METHODS) + " | ratio of seconds |", "|---|---|---|---|---|"]
+    for n, name in itertools.product(TABLE_SIZES, TABLES):
+        found = [cells.get(f"{method}, {name}: n = {n:,}", {}) for method in TABLE_METHODS]
         took = [cell["fit"] + cell["predict"] if "fit" in cell else math.nan for cell in found]
         ratio = f"{took[0] / took[1]:.2g}" if math.isfinite(took[0] / took[1]) else "–"
-        lines.append(f"| {name} | {' | '.join(map(_said, found))} | {ratio} |")
+        lines.append(f"| {name} | {found[0].get('rows', n):,} | {' | '.join(map(_said, found))} | {ratio} |")
     return lines
 
 
@@ -122,15 +126,15 @@ def main() -> None:
     """Run what is missing, and keep each cell as it is done."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--limit", type=int, default=600, help="seconds of the processor that a cell may take")
-    parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
+    parser.add_argument("--sizes", type=int, nargs="*")
     parser.add_argument("--tables", action="store_true", help="registered data sets instead of the survey")
     asked = parser.parse_args()
     if asked.tables:
-        return tables(asked.limit)
+        return tables(asked.limit, asked.sizes or TABLE_SIZES)
     path = RESULTS / "prediction_seconds.json"
     cells = json.loads(path.read_text())["results"] if path.exists() else {}
     interpreters = {method: interpreter(method) for method in METHODS}
-    for n in asked.sizes:
+    for n in asked.sizes or SIZES:
         for method, python in interpreters.items():
             key = f"{method}: n = {n:,}"
             smaller = [cells.get(f"{method}: n = {each:,}", {}) for each in SIZES if each < n]

@@ -164,6 +164,8 @@ class Settings(apviz.TrainingHook):
         (2_050, {"training_solver": apviz.ConjugateGradient()}, "scoring", (), None),
         (400, {"optimiser": "adam"}, "adam", (), None),
         (400, {}, "l-bfgs", (), None),
+        (600, {"kernel": apviz.RBF() + apviz.Matern12()}, "l-bfgs", (), None),
+        (600, {"training_solver": apviz.ConjugateGradient()}, "scoring", (), None),
     ],
 )
 def test_beyond_2000_rows_steps_are_by_scoring_of_an_epoch_and_from_8000_rows_most_use_fewer(
@@ -173,6 +175,16 @@ def test_beyond_2000_rows_steps_are_by_scoring_of_an_epoch_and_from_8000_rows_mo
         apviz.GaussianProcess(device="cpu", **given).fit(*data(n), hooks=[Settings()])
     (settings,) = found.value.args
     assert (settings.optimiser, settings.stages, settings.max_epochs) == (optimiser, stages, budget)
+
+
+@pytest.mark.parametrize("given", [{}, {"dtype": "float32"}, {"stages": ((0.5, 5),), "max_epochs": 1}])
+def test_between_500_and_2000_rows_scoring_takes_exact_steps_down_to_the_floor_of_float64(given):
+    (x, y) = data(600)
+    with pytest.raises(FirstStep) as found:
+        apviz.GaussianProcess(device="cpu", **given).fit(x, y, hooks=[Settings()])
+    (settings,) = found.value.args
+    assert (settings.optimiser, settings.estimator, settings.stages) == ("scoring", "exact", ())
+    assert settings.noise_floor == pytest.approx(1e-6, rel=0.01)  # the target is scaled to a variance of 1
 
 
 def test_stages_and_a_budget_change_nothing_for_few_rows_which_are_factored(fitted):

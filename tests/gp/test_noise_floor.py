@@ -8,7 +8,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import apviz
-from apviz.gp.estimator import choices, fitting
+from apviz.gp.estimator import choices, noise_floor
 
 
 def without_noise(n=60):
@@ -30,7 +30,7 @@ def test_a_training_in_float32_on_its_floor_names_float64_too_because_rounding_h
 def iterative(monkeypatch):
     """Train more than 100 rows by scoring in float32, and continue with 120 of them in float64."""
     monkeypatch.setattr(choices, "CHOLESKY_ROWS", 100)
-    monkeypatch.setattr(fitting, "FACTORED_ROWS", 120)
+    monkeypatch.setattr(noise_floor, "FACTORED_ROWS", 120)
 
 
 def nearly_without_noise(sd, n=150):
@@ -62,7 +62,7 @@ def test_settings_that_forbid_less_noise_keep_the_floor_and_a_warning_names_it(i
 
 def test_a_model_of_so_many_rows_that_float64_bears_hardly_less_noise_keeps_the_floor(iterative, monkeypatch):
     x, y = nearly_without_noise(0.003)
-    monkeypatch.setattr(choices, "CERTIFIED_ROWS", 30)
+    monkeypatch.setattr(noise_floor, "CERTIFIED_ROWS", 30)
     with pytest.warns(ConvergenceWarning, match="noise_floor = .* may predict better"):
         gp = apviz.GaussianProcess("rbf", device="cpu", scale=False).fit(x, y)
     assert "float64" not in gp.hyperparameters_.provenance

@@ -1,4 +1,4 @@
-"""What the estimator chooses for settings that are `auto`: optimiser, dtype, stages, epochs and noise floor."""
+"""What the estimator chooses for settings that are `auto`: optimiser, dtype, stages and epochs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from apviz.distributed import current
 from apviz.gp.training.settings import OptimiserName, TrainingSettings
@@ -16,7 +15,6 @@ from apviz.solvers.choosing.automatic import CHOLESKY_ROWS
 
 if TYPE_CHECKING:
     from apviz.gp.estimator.gaussian_process import GaussianProcess
-    from apviz.gp.training.training import Training
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 # Each solve of a step ends after an epoch; scoring starts it from the last step's weights. From STAGED_ROWS on the
@@ -29,24 +27,16 @@ STAGES: dict[OptimiserName, tuple[tuple[float, int], ...]] = {
 }  # fmt: skip
 # no stages if they would leave fewer steps than this for all rows
 LEAST_ON_ALL = 10
-# rows used to search for the start of a training
+# Rows used to search for the start of a training, by L-BFGS. With no more it is the training. From there scoring takes
+# a third of the seconds of L-BFGS on 1,000 to 2,000 rows, to the same optimum or a better one.
 SEARCH_ROWS = 500
-# Floors as shares of the target's variance. With exact likelihoods in float64, 300 to 1,000 rows without noise trained
-# without a failed factor at 1e-6 and often not at 1e-8, and scoring bears it there. Float32 needs the paper's.
-EXACT_FLOOR, ESTIMATED_FLOOR = 1e-6, 1e-4
-# Rows on which a training continues below the floor of float32. With so little noise an epoch leaves residuals above 1,
-# and gradients from probes vary too much; so every step factors K in float64, which takes a core 4 s.
-FACTORED_ROWS = 3_000
-# Rows of a map up to which float64 certifies means to 0.05 posterior sd with the exact floor. With 30,000 rows it does
-# so with 27 times as much noise, and not with 10 times.
-CERTIFIED_ROWS = 10_000
 
 
 def training_dtype(gp: GaussianProcess, n: int) -> torch.dtype:
     """Return the dtype of a training on n rows. With dtype `auto` and nothing to train, float64."""
     if gp.dtype != "auto":
         return DTYPES[gp.dtype]
-    is_exact = gp.optimiser == "l-bfgs" or gp.trace_estimator == "exact"
+    is_exact = _is_exact_by_name(gp)
     return torch.float32 if n > CHOLESKY_ROWS and not is_exact and gp.hyperparameters is None else torch.float64
 
 
@@ -54,12 +44,12 @@ def training_settings(
     gp: GaussianProcess, n: int, kernel: str | Kernel, seed: int, noise_floor: float = 0.0
 ) -> TrainingSettings:
     """Return the settings of a training on n rows, in the units of the training."""
-    optimiser = _optimiser_of(gp, n, kernel)
-    is_exact = optimiser == "l-bfgs" or gp.trace_estimator == "exact"
+    optimiser = optimiser_of(gp, n, kernel)
+    is_exact = takes_exact_steps(gp, n)
     saves = n > CHOLESKY_ROWS and not is_exact and gp.training_solver is gp.solver is None
     stages, budget = gp.stages, gp.max_epochs
-    # L-BFGS has no stages: `auto` ignores them, L-BFGS by name rejects them
-    if stages == "auto" or (optimiser == "l-bfgs" and gp.optimiser == "auto"):
+    # exact steps have no stages: `auto` ignores them, others reject them
+    if stages == "auto" or (is_exact and not _is_exact_by_name(gp)):
         stages = STAGES[optimiser]
         fits = gp.max_steps >= sum(count for _, count in stages) + LEAST_ON_ALL
         stages = stages if saves and n >= STAGED_ROWS and fits else ()
@@ -69,7 +59,8 @@ def training_settings(
         kernel=kernel, solver=_solver_of(gp), steps=plain(gp.max_steps), step_size=plain(gp.step_size),
         probes=plain(gp.probes), noise_floor=noise_floor, ard=bool(gp.ard), seed=seed,
         optimiser=optimiser, until_settled=True, search_rows=SEARCH_ROWS, restarts=plain(gp.n_restarts),
-        stages=stages, max_epochs=plain(budget), estimator=gp.trace_estimator,
+        stages=stages, max_epochs=plain(budget),
+        estimator="exact" if is_exact and optimiser == "scoring" else gp.trace_estimator,
     )  # fmt: skip
 
 
@@ -77,39 +68,30 @@ def _solver_of(gp: GaussianProcess) -> Solver:
     return gp.training_solver or gp.solver or Automatic()
 
 
-def _optimiser_of(gp: GaussianProcess, n: int, kernel: str | Kernel) -> OptimiserName:
+def optimiser_of(gp: GaussianProcess, n: int, kernel: str | Kernel) -> OptimiserName:
+    """Return the optimiser of a training on n rows."""
     if gp.optimiser != "auto":
         return cast(OptimiserName, gp.optimiser)  # checked by `check_settings`
-    if n <= CHOLESKY_ROWS and isinstance(_solver_of(gp), Automatic | Cholesky):
-        return "l-bfgs"
     # from a poor start, Newton steps of a period or of several terms may lead astray
-    return "scoring" if isinstance(kernel, str) and current() is None else "adam"
+    takes_newton_steps = isinstance(kernel, str) and current() is None
+    if _is_factored(gp, n) and (n <= SEARCH_ROWS or not takes_newton_steps):
+        return "l-bfgs"
+    return "scoring" if takes_newton_steps else "adam"
 
 
-def noise_floor_of(gp: GaussianProcess, y: Tensor) -> float:
-    """Return the floor of σ² for targets y: (n,) or (n, p), in the units in which they are trained."""
-    if gp.noise_floor != "auto":
-        return float(gp.noise_floor)
-    optimiser = _optimiser_of(gp, len(y), "")
-    is_in_float64 = optimiser == "scoring" and training_dtype(gp, len(y)) is torch.float64
-    return share_of_variance(EXACT_FLOOR if optimiser == "l-bfgs" or is_in_float64 else ESTIMATED_FLOOR, y)
+def _is_factored(gp: GaussianProcess, n: int) -> bool:
+    """Test whether n rows are few enough for a factor of K in each step, and no iterative solver was given."""
+    return n <= CHOLESKY_ROWS and isinstance(_solver_of(gp), Automatic | Cholesky)
 
 
-def share_of_variance(share: float, y: Tensor) -> float:
-    """Return a share of the variance of targets y: (n,) or (n, p), or of 1 if they do not vary."""
-    variance = float(y.double().var()) if y.numel() > 1 else 0.0
-    return share * (variance or 1.0)
+def takes_exact_steps(gp: GaussianProcess, n: int) -> bool:
+    """Test whether each step of a training on n rows factors K, in float64 whatever the dtype."""
+    return _is_exact_by_name(gp) or (gp.optimiser == "auto" and _is_factored(gp, n))
 
 
-def lower_floor(gp: GaussianProcess, training: Training, y: Tensor, n: int) -> float | None:
-    """Return the floor down to which a training that ends on its own one continues in float64, for a model of n rows.
-
-    None: a setting was given that forbids it, or float64 bears hardly less. Only scoring continues, in a few steps.
-    """
-    is_coarse = training.settings.optimiser == "scoring" and training.dtype is torch.float32
-    is_free = gp.dtype == gp.noise_floor == "auto" and gp.training_solver is gp.solver is None
-    share = EXACT_FLOOR * max(1.0, n / CERTIFIED_ROWS) ** 3
-    return share_of_variance(share, y) if is_coarse and is_free and share < ESTIMATED_FLOOR / 2 else None
+def _is_exact_by_name(gp: GaussianProcess) -> bool:
+    """Test whether settings ask for exact steps, whatever the number of rows."""
+    return gp.optimiser == "l-bfgs" or gp.trace_estimator == "exact"
 
 
 def plain(number: Any) -> Any:

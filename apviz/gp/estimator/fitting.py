@@ -6,7 +6,6 @@ import logging
 import math
 import warnings
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,17 +16,10 @@ from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from apviz.analysis.diagnosis.data import ON_FLOOR_FACTOR
 from apviz.analysis.diagnosis.training import diagnose_training
 from apviz.duplicates import NEAR, DistinctRows, as_two, first_of, groups_of, merged, near_duplicates
-from apviz.gp.estimator.choices import (
-    DTYPES,
-    FACTORED_ROWS,
-    lower_floor,
-    noise_floor_of,
-    training_dtype,
-    training_settings,
-)
+from apviz.gp.estimator.choices import DTYPES, training_dtype, training_settings
+from apviz.gp.estimator.noise_floor import EndOnFloor, continued_in_float64, is_on_floor, lower_floor, noise_floor_of
 from apviz.gp.estimator.prior import Prior
 from apviz.gp.estimator.sklearn_kernels import SklearnModel
 from apviz.gp.estimator.tables import training_data, warn_of_rounding
@@ -37,7 +29,7 @@ from apviz.gp.prediction.variance_methods import METHODS
 from apviz.gp.scaling import Scaling
 from apviz.gp.training.gradient import ESTIMATORS
 from apviz.gp.training.likelihood import MarginalLikelihood, estimated_marginal_likelihood, exact_marginal_likelihood
-from apviz.gp.training.parametrisation import ABOVE_FLOOR, Parametrisation
+from apviz.gp.training.parametrisation import Parametrisation
 from apviz.gp.training.settings import OPTIMISERS, checked_stages, require_steps_beyond
 from apviz.gp.training.training import Training
 from apviz.hyperparameters import Hyperparameters
@@ -221,9 +213,10 @@ def train(
     drift: Any = gp.drift
     rows = without_drift(rows, drift)
     training = _training_of(gp, rows, scaling)
-    hyperparameters = training.run(hooks)
-    floor = lower_floor(gp, training, rows.y, n or len(rows.x))
-    if training.finished and floor is not None and _is_on_floor(hyperparameters, training):
+    floor, ending = lower_floor(gp, training, rows.y, n or len(rows.x)), EndOnFloor(training)
+    hyperparameters = training.run(hooks if floor is None else [*hooks, ending])
+    has_ended = training.finished or ending.has_ended
+    if has_ended and floor is not None and is_on_floor(hyperparameters, training):
         log.info("σ² = %.2g is on the floor of float32: training continues in float64", hyperparameters.noise)
         first, training = training, continued_in_float64(gp, rows, training, hyperparameters, floor)
         hyperparameters = training.run(hooks)
@@ -246,7 +239,7 @@ def train(
             ConvergenceWarning,
             stacklevel=3,
         )
-    if _is_on_floor(hyperparameters, training):
+    if is_on_floor(hyperparameters, training):
         floor = training.settings.noise_floor
         also = ", dtype='float64'" if training.dtype is torch.float32 else ""
         warnings.warn(
@@ -257,35 +250,6 @@ def train(
             stacklevel=3,
         )
     return hyperparameters, trace
-
-
-def continued_in_float64(
-    gp: GaussianProcess, rows: DistinctRows, first: Training, initial: Hyperparameters, floor: float
-) -> Training:
-    """Return a training that continues with exact steps in float64 and a lower floor, on some of the rows at random.
-
-    Its trace is next to that of the first.
-    """
-    if len(rows.x) > FACTORED_ROWS:
-        generator = torch.Generator().manual_seed(first.settings.seed)
-        rows = rows.of(torch.randperm(len(rows.x), generator=generator)[:FACTORED_ROWS].sort().values)
-    path = None if gp.path is None else Path(gp.path)
-    settings = replace(
-        first.settings, noise_floor=floor, estimator="exact", max_epochs=None, stages=(), search_rows=0, restarts=0
-    )  # fmt: skip
-    return Training(
-        rows.x, rows.y, settings, path=path and path.with_name(f"{path.stem}-float64{path.suffix}"), initial=initial,
-        operator=gp.operator, dtype=torch.float64, device=gp.device, rows=rows,
-    )  # fmt: skip
-
-
-def _is_on_floor(h: Hyperparameters, training: Training) -> bool:
-    """Return whether σ² ended on its floor: the likelihood still rises where σ² is smaller.
-
-    L-BFGS ends on a bound only if the gradient points beyond it. The others approach the floor from above.
-    """
-    floor, is_exact = training.settings.noise_floor, training.settings.optimiser == "l-bfgs"
-    return floor > 0 and h.noise <= floor * (1 + 2 * ABOVE_FLOOR if is_exact else ON_FLOOR_FACTOR)
 
 
 def fitted_kernel(gp: GaussianProcess, h: Hyperparameters, scaling: Scaling, d: int) -> SklearnKernel | Kernel | None:

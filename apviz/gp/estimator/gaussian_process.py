@@ -74,20 +74,20 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             solver's tolerance. None: 0.05 if apviz chooses the solver, and no rule for a given one.
         training_solver: solver of the training steps; None: `solver`. The paper's is `apviz.gp.PAPER_SOLVER`.
         hyperparameters: hyperparameters to predict with, instead of training. None: train them.
-        optimiser: `l-bfgs` on the exact likelihood in float64; `scoring` or `adam`, with stochastic gradients; `auto`:
-            L-BFGS for up to 2,000 rows if `training_solver` uses a Cholesky factor there, else scoring for a kernel by
-            name and Adam for others. See `apviz.TrainingSettings`.
+        optimiser: `l-bfgs`, by exact steps, which factor K in float64; `scoring` or `adam`. `auto`: L-BFGS for up to
+            500 rows; beyond, for a kernel by name scoring, by exact steps up to 2,000 rows; for others L-BFGS up to
+            2,000 and Adam beyond. A `training_solver` that iterates takes no exact steps.
         max_steps: largest number of steps. A training ends earlier once it has settled, and else warns.
         n_restarts: number of further random starts. L-BFGS improves every start for 30 iterations on up to 500
             random rows, and the training continues from the best.
         step_size, probes: the step size of Adam, and the number of probes of stochastic gradients.
-        noise_floor: σ² in scaled units stays above this. `auto`: 1e-6 of the target's variance for L-BFGS and for
-            scoring in float64, else 1e-4. Scoring in float32 by default that ends there continues in float64 by exact
-            steps on up to 3,000 rows: to 1e-6, or more beyond 10,000 rows. `fit` warns if σ² ends on the floor.
+        noise_floor: σ² in scaled units stays above this. `auto`: 1e-6 of the target's variance for exact steps and
+            for scoring in float64, else 1e-4. Scoring in float32 by default that stays there continues in float64 by
+            exact steps on up to 3,000 rows: to 1e-6, more beyond 10,000. `fit` warns if σ² ends on the floor.
         stages, max_epochs, trace_estimator: settings that save work, `stages`, `max_epochs` and `estimator` of
-            `apviz.TrainingSettings`. L-BFGS ignores them. `auto`: beyond 2,000 rows, with a solver that apviz chooses,
-            each solve ends after one epoch; from 8,000 rows on, 6 steps of scoring (40 of Adam) use a quarter of the
-            rows and 3 (20) half of them. `stages=(), max_epochs=None` solves on all rows, to the tolerance.
+            `apviz.TrainingSettings`. Exact steps ignore them. `auto`: beyond 2,000 rows, with a solver that apviz
+            chooses, each solve ends after one epoch; from 8,000 rows on, 6 steps of scoring (40 of Adam) use a quarter
+            of the rows and 3 (20) half of them. `stages=(), max_epochs=None` solves on all rows, to the tolerance.
         scale: scale inputs and target. If false, everything stays in its own units. Inputs of a scikit-learn kernel
             are never scaled.
         variance: `solves`: one batched solve per up to 1,024 predicted rows; `neighbours`: given training rows nearby,
@@ -97,7 +97,7 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         rank: rank of Lanczos variances.
         dtype: dtype of the solves: `float32`, as in the paper, or `float64`; `auto`: float32 if it is faster and its
             rounding is far below the noise, else float64. Predictions are always float64. Training uses float64 for
-            up to 2,000 rows and with `optimiser="l-bfgs"`.
+            up to 2,000 rows, and for exact steps.
         device, operator: as in `apviz.KernelSystem`; the operator by name.
         random_state: seed of the training's probes: an int, a `numpy.random.RandomState`, or None for a new seed in
             every fit. Solvers have their own seeds.

@@ -14,6 +14,7 @@ from torch import Tensor
 from apviz.duplicates import DistinctRows
 from apviz.gp.training.fast_products import GRADIENT_ERROR, with_fast_products
 from apviz.gp.training.parametrisation import Parametrisation
+from apviz.kernels import Kernel
 from apviz.operators import CountingOperator, make_operator
 from apviz.solvers import Prepared, Solver, attempt
 from apviz.system import KernelSystem
@@ -69,14 +70,20 @@ def _derivatives(
     noise = parametrisation.hyperparameters(raw).noise
     shares = torch.as_tensor(operator.noise_of(), dtype=torch.float64).reshape(-1, 1).to(weights) / noise
     yield _slope_of_noise(raw, parametrisation) * shares * weights
-    here = _product(operator, weights)
+    # each entry is used once: storing all of them takes longer than products by tiles
+    name = "tiled" if operator.name == "dense" else operator.name
+
+    def product(kernel: Kernel) -> Tensor:
+        found = make_operator(name, operator.given, kernel, operator.noise_of(), operator.x.dtype)
+        found.fix_engine(10.0 * operator.n**2, weights.shape[1])
+        return _product(operator.of(found), weights)
+
+    here = product(operator.kernel) if operator.name == "dense" else _product(operator, weights)
     for place in range(Parametrisation.NOISE + 1, len(raw)):
         moved = raw.clone()
         moved[place] += DIFFERENCE
-        kernel = parametrisation.hyperparameters(moved).build_kernel()
-        there = make_operator(operator.name, operator.given, kernel, operator.noise_of(), operator.x.dtype)
-        there.fix_engine(10.0 * operator.n**2, weights.shape[1])
-        yield (_product(operator.of(there), weights) - here).to(weights) / DIFFERENCE
+        there = product(parametrisation.hyperparameters(moved).build_kernel())
+        yield (there - here).to(weights) / DIFFERENCE
 
 
 def _product(operator: CountingOperator, weights: Tensor) -> Tensor:

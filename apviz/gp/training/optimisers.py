@@ -150,13 +150,15 @@ class Scoring(Optimiser):
                     return False
                 continue
             change = at.gradient - self._gradient
-            is_near = goes_on and self._gain < NEAR
-            curvature = corrected(at.information, self._moved, change) if is_near else at.information
+            # gradients with errors show a curvature only where they are nearly linear
+            has_value = bool(np.isfinite(at.value))
+            shows = goes_on and (has_value or self._gain < NEAR)
+            curvature = corrected(at.information, self._moved, change) if shows else at.information
             after = _within(before + self._step(before, at.gradient, curvature), self.bounds)
             moved = after - before
             gain = -float(at.gradient @ moved + 0.5 * moved @ curvature @ moved)
             # without values, a rise of the expected gain is all that tells that steps are too long
-            rose = goes_on and gain * at.rows > self._gain
+            rose = goes_on and not has_value and gain * at.rows > self._gain
             self._reach = max(self._reach / 2, SHORTEST) if rose else min(2 * self._reach, 1.0)
             self.raw, self._gain, self._rows = after, gain * at.rows, at.rows
             self._moved, self._gradient, self._value = moved, at.gradient, at.value

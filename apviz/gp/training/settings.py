@@ -24,6 +24,8 @@ from apviz.tracing.training_trace import TrainingTrace
 PAPER_SOLVER = AlternatingProjection(tol=1.0, min_epochs=11)
 OptimiserName = Literal["adam", "scoring", "l-bfgs"]
 OPTIMISERS = ("adam", "scoring", "l-bfgs")
+#: the steps of an optimiser, in the provenance of hyperparameters
+STEPS_OF = {"adam": "Adam steps with", "scoring": "scoring steps with", "l-bfgs": "iterations of L-BFGS with"}
 
 
 @dataclass(frozen=True, kw_only=True)

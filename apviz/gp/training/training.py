@@ -21,7 +21,7 @@ from apviz.gp.training.checkpoint import fingerprint
 from apviz.gp.training.objectives import Evaluation, ExactLikelihood, Objective, SolveStopped, StochasticGradient
 from apviz.gp.training.optimisers import LBFGS, Adam, Move, Optimiser, Scoring
 from apviz.gp.training.parametrisation import Constraints, Transform
-from apviz.gp.training.settings import Step, TrainingHook, TrainingSettings
+from apviz.gp.training.settings import STEPS_OF, Step, TrainingHook, TrainingSettings
 from apviz.gp.training.starts import optimum_of_few, parametrisation_of, start_of
 from apviz.gp.training.state import Conditioning, TrainingState
 from apviz.hyperparameters import Hyperparameters
@@ -38,8 +38,8 @@ from apviz.tracing.schema import FAILED, FINISHED, INTERRUPTED, SETTLED, TRAININ
 from apviz.tracing.training_trace import SETTLED_NATS, SETTLED_STEPS, TrainingTrace
 
 COMPILED_ENGINE = "compiled_engine"
-#: the steps of an optimiser, in the provenance of hyperparameters
-STEPS_OF = {"adam": "Adam steps with", "scoring": "scoring steps with", "l-bfgs": "iterations of L-BFGS with"}
+# products with K of a step, and steps, from which a training expects what compiling would save
+PRODUCTS_OF_STEP, USUAL_STEPS = 10.0, 10
 
 
 class TrainingError(RuntimeError):
@@ -236,7 +236,8 @@ class Training:
         """Return whether solves use the compiled engine. A resumed training keeps its engine, for the same bits."""
         attrs = self._state.record.attrs
         started_with = attrs.get(COMPILED_ENGINE)
-        wanted = native.is_wanted(self._formula, 10.0 * len(self._x) ** 2) if started_with is None else started_with
+        expected = PRODUCTS_OF_STEP * min(self.settings.steps, USUAL_STEPS) * len(self._x) ** 2
+        wanted = native.is_wanted(self._formula, expected) if started_with is None else started_with
         found = bool(wanted) and self._x.device.type == "cpu" and native.supports(self._formula)
         if (ranks := current()) is not None:
             found = ranks.agreed(found)
