@@ -367,3 +367,10 @@ def test_numbers_stored_as_texts_are_numbers():
     np.testing.assert_array_equal(
         regressor(hyperparameters=GIVEN).fit(frame, y).predict(x), regressor(hyperparameters=GIVEN).fit(x, y).predict(x)
     )
+
+
+@pytest.mark.parametrize("scale", [True, False])
+def test_hyperparameters_with_another_number_of_lengthscales_than_inputs_are_named(scale):
+    h = apviz.Hyperparameters("matern52", (0.2, 0.3), 1.0, 0.1)
+    with pytest.raises(ValueError, match="2 lengthscales were given for inputs with 3 columns"):
+        apviz.GaussianProcess(hyperparameters=h, scale=scale).fit(np.ones((5, 3)) * np.arange(5)[:, None], np.arange(5))

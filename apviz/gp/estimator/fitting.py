@@ -99,18 +99,19 @@ def scaling_of(gp: GaussianProcess, x: NDArray[np.float64], y: NDArray[np.float6
     """Return the scaling of training rows x: (n, d), y: (n,) or (n, p). Inputs of a scikit-learn kernel are not scaled.
 
     Raises:
-        ValueError: an apviz kernel needs inputs in their own units, and `scale` is true.
+        ValueError: an apviz kernel does not fit the inputs; or it needs them in their own units, and `scale` is true.
     """
+    d = x.shape[1]
+    kernel = gp.kernel if gp.hyperparameters is None else gp.hyperparameters.build_kernel()
+    if isinstance(kernel, Kernel):
+        kernel.rescaled([0.0] * d, [1.0] * d)  # raises if the kernel does not fit the inputs
     if not gp.scale:
         none, outputs = Scaling.none(x), y.shape[1:]
         return replace(none, mean=np.zeros(outputs), std=np.ones(outputs)) if outputs else none
     scaling = Scaling.of(x, y)
     if gp.hyperparameters is None and isinstance(gp.kernel, SklearnKernel):
         return scaling.with_inputs_as_given().with_common_units()
-    kernel = gp.kernel if gp.hyperparameters is None else gp.hyperparameters.kernel
     if isinstance(kernel, Kernel):
-        d = x.shape[1]
-        kernel.rescaled([0.0] * d, [1.0] * d)  # raises if the kernel does not fit the inputs
         try:
             kernel.rescaled([0.0] * d, [2.0] * d)
         except ValueError as error:
