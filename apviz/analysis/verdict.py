@@ -283,10 +283,10 @@ def compared(name: str, seconds: float, shortest: float) -> str:
     """Return a clause that compares a time with the shortest one."""
     times = seconds / shortest if shortest > 0 else 1.0
     if round(100 * (times - 1)) < 1:
-        return f"{name} needs the same time"
+        return f"{name} took the same time"
     if times < 1 + SMALL_DIFFERENCE:
-        return f"{name} needs {times - 1:.0%} more time"
-    return f"{name} needs {times:{'.2g' if times < 10 else ',.0f'}} times as long"
+        return f"{name} took {times - 1:.0%} more time"
+    return f"{name} took {times:{'.2g' if times < 10 else ',.0f'}} times as long"
 
 
 def _stopped(trace: Trace) -> str:

@@ -46,7 +46,7 @@ def test_methods_are_compared_by_the_medians_of_their_seconds_over_the_same_seed
     less = round(100 * (1 - work[0] / work[1]))
     assert found.headline == (
         "Over 3 seeds, CG solved it in 1 s (median). "
-        f"Cholesky needs 3 times as long (slower on 2 of 3 seeds) and {less}% less work."
+        f"Cholesky took 3 times as long (slower on 2 of 3 seeds) and {less}% less work."
     )
     assert [(each.name, each.seconds) for each in found.standings] == [("CG", 1.0), ("Cholesky", 3.0)]
     assert found.others == "Range over seeds: 1 to 50 s, against 3 to 3 s."

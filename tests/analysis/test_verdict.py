@@ -72,7 +72,7 @@ def test_the_best_run_is_the_fastest_converged_one(problem):
     found = judge([slow, cut, quick])
     assert found.best.trace is quick and found.best.basis is Basis.MEASURED
     assert [each.trace for each in found.standings] == [quick, slow, cut]
-    assert found.headline.startswith(f"CG solved it in {0.1 * epochs(quick):.2g} s. {slow.method_name} needs ")
+    assert found.headline.startswith(f"CG solved it in {0.1 * epochs(quick):.2g} s. {slow.method_name} took ")
 
 
 def test_the_fastest_is_named_even_if_another_took_less_work_in_nearly_the_same_time(problem):
@@ -83,9 +83,9 @@ def test_the_fastest_is_named_even_if_another_took_less_work_in_nearly_the_same_
     less.tree["epoch"]["seconds"][-1], more.tree["epoch"]["seconds"][-1] = 0.763, 0.733
     found = judge([less, more])
     assert found.best.trace is more
-    assert found.headline == f"{more.method_name} solved it in 0.73 s. {less.method_name} needs 4% more time."
+    assert found.headline == f"{more.method_name} solved it in 0.73 s. {less.method_name} took 4% more time."
     less.tree["epoch"]["seconds"][-1] = 0.734
-    assert judge([less, more]).headline.endswith(f"{less.method_name} needs the same time.")
+    assert judge([less, more]).headline.endswith(f"{less.method_name} took the same time.")
 
 
 def test_other_converged_runs_are_compared_by_measurements(problem):
@@ -93,7 +93,7 @@ def test_other_converged_runs_are_compared_by_measurements(problem):
     seconds = float(other["epoch"]["seconds"][-1]), float(best["epoch"]["seconds"][-1])
     times = seconds[0] / seconds[1]
     words = judge([best, other]).headline
-    assert f"CG needs {times:{'.2g' if times < 10 else ',.0f'}} times as long" in words
+    assert f"CG took {times:{'.2g' if times < 10 else ',.0f'}} times as long" in words
     assert "bound" not in words and "extrapolated" not in words
 
 
