@@ -63,6 +63,15 @@ TrainingRows = Annotated[
     int, options.option(options.MODEL, "N", "Train the hyperparameters on at most N random rows.", min=2)
 ]
 MaxSteps = Annotated[int, options.option(options.MODEL, "N", "Limit the steps of the training.", min=1)]
+NoiseFloor = Annotated[
+    float | None,
+    options.option(
+        options.MODEL,
+        "SHARE",
+        "Train σ² down to this share of the target's variance; default: what the dtype bears.",
+        min=0.0,
+    ),
+]
 Dtype = Annotated[str, options.option(options.RUN, "DTYPE", "Solve in float32, float64 or auto.")]
 Out = Annotated[Path, options.option(options.OUTPUT, "FILE", "Write the model here, by convention *.apviz.")]
 Check = Annotated[
@@ -101,6 +110,7 @@ def fit(
     geographic: kriging_words.Geographic = None,
     training_rows: TrainingRows = TRAINING_ROWS,
     max_steps: MaxSteps = 200,
+    noise_floor: NoiseFloor = None,
     dtype: Dtype = "auto",
     device: options.Device = "auto",
     operator: options.Engine = "auto",
@@ -125,7 +135,8 @@ def fit(
         columns |= {"dates": date_orders(dates), "duplicates": "drop" if drop_duplicates else "keep"}
         raw = _load(dataset, target, n, seed, columns, geographic)
         given = _given(raw, kernel, *scales, asked.variogram())
-        settings = {"drift": drift, "max_steps": max_steps, "dtype": dtype, "device": device, "operator": operator}
+        settings: dict[str, Any] = {"drift": drift, "max_steps": max_steps, "dtype": dtype, "device": device}
+        settings |= {"operator": operator, "noise_floor": "auto" if noise_floor is None else noise_floor}
         gp = _fitted(raw, _kernel(raw, kernel, asked, given), given, training_rows, seed, settings)
         _say_model(gp, asked, is_on_sphere(raw.encodings))
         gp.save(out)

@@ -150,6 +150,11 @@ class Run:
             self._stop_requested = why
 
     @property
+    def stop_requested(self) -> str | None:
+        """Why a hook requested a stop, in its words; None: none did."""
+        return self._stop_requested
+
+    @property
     def must_stop(self) -> bool:
         """Whether a hook has requested a stop."""
         return self._stop_requested is not None

@@ -104,3 +104,15 @@ def test_intervals_that_do_not_suit_the_table_are_said(tmp_path, noise, sentence
     done = run(*table, "--out", tmp_path / "m", *model)
     assert "within their 95% interval" in said(done)
     assert ("intervals are" in said(done)) == bool(sentence) and sentence in said(done)
+
+
+def test_the_floor_of_the_noise_is_a_share_of_the_targets_variance(tmp_path):
+    east = np.linspace(0, 900, 60)
+    pd.DataFrame({"east": east, "z": 50 * np.sin(east / 100)}).to_csv(tmp_path / "smooth.csv", index=False)
+    words = ("--target", "z", "--out", tmp_path / "m.apviz", "--noise-floor", "0.001")
+    done = run("fit", tmp_path / "smooth.csv", *words)
+    assert done.exit_code == 0, done.output
+    gp = apviz.GaussianProcess.load(tmp_path / "m.apviz")
+    assert gp.hyperparameters_.noise == pytest.approx(0.001, rel=0.01)
+    assert "noise_floor = 0.001" in said(done)
+    assert run("fit", tmp_path / "smooth.csv", *words[:-1], "-1", "--force").exit_code == 2

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 from sklearn.exceptions import ConvergenceWarning
 
 import apviz
@@ -45,9 +46,69 @@ def test_noise_below_the_floor_of_float32_is_found_in_float64_on_some_of_the_row
         gp = apviz.GaussianProcess("rbf", device="cpu", scale=False, path=tmp_path / "t.zarr").fit(x, y)
     assert gp.hyperparameters_.noise**0.5 == pytest.approx(0.003, rel=0.2)
     assert re.search(r"on 120 rows in float64, after \d+ in float32 on 150 rows$", gp.hyperparameters_.provenance)
+    first = apviz.open_trace(tmp_path / "t.zarr")
+    noise = first["step"]["noise"].values
+    assert (noise <= 1.1 * 1e-4 * y.var(ddof=1)).sum() == 2  # it takes no further steps there
+    assert first.attrs["stop_message"] == "stopped: σ² is on the floor of float32; the training continues in float64"
     again = apviz.GaussianProcess("rbf", device="cpu", scale=False, path=tmp_path / "t.zarr").fit(x, y)
     assert again.hyperparameters_ == gp.hyperparameters_
     assert {each.name for each in tmp_path.glob("*.zarr")} == {"t.zarr", "t-float64.zarr"}
+
+
+def test_a_noise_that_rises_from_the_floor_once_all_rows_are_used_is_not_cut_off(iterative):
+    """The rows of the stage have no noise, the others do."""
+    rng = np.random.default_rng(1)
+    x, noise = rng.uniform(-1, 1, (400, 1)), 0.1 * rng.normal(size=400)
+    noise[torch.randperm(400, generator=torch.Generator().manual_seed(0))[:100]] = 0.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        gp = apviz.GaussianProcess("matern52", device="cpu", stages=((0.25, 11),), max_steps=60)
+        gp.fit(x, 1.4 * np.sin(4 * x[:, 0]) + noise)
+    assert "float64" not in gp.hyperparameters_.provenance and gp.hyperparameters_.noise > 5e-3
+
+
+class StopsAt(apviz.TrainingHook):
+    """Asks once to stop, at the start of the solve after a step."""
+
+    def __init__(self, step):
+        self.step, self.done = step, 0
+
+    def on_step(self, step, settings):
+        self.done += 1
+
+    def on_start(self, run):
+        if self.done == self.step:
+            self.step = None
+            run.request_stop("time is over")
+
+
+def test_a_stop_that_is_asked_for_on_the_floor_ends_the_training(iterative):
+    with pytest.warns(UserWarning, match="the training was stopped by a hook after 9 of at most 200 steps"):
+        gp = apviz.GaussianProcess("rbf", device="cpu", scale=False).fit(
+            *nearly_without_noise(0.003), hooks=[StopsAt(9)]
+        )
+    assert "float64" not in gp.hyperparameters_.provenance
+    assert gp.trace_.attrs["stop_message"] == "stopped: time is over"
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("steps", [7, 8])
+def test_a_training_cut_by_its_steps_on_the_floor_resumes_to_the_same_result(iterative, tmp_path, steps):
+    def fit(path, **settings):
+        gp = apviz.GaussianProcess("rbf", device="cpu", scale=False, path=path, **settings)
+        return gp.fit(*nearly_without_noise(0.003)).hyperparameters_
+
+    assert "float64" not in fit(tmp_path / "t.zarr", max_steps=steps).provenance
+    assert fit(tmp_path / "t.zarr") == fit(None)
+
+
+def test_a_trace_where_the_training_would_continue_is_refused_before_any_step(iterative, tmp_path):
+    (tmp_path / "t-float64.zarr").mkdir()
+    with pytest.raises(
+        FileExistsError, match=r"t-float64.zarr exists, where a training at .* would continue in float64"
+    ):
+        apviz.GaussianProcess("rbf", device="cpu", path=tmp_path / "t.zarr").fit(*nearly_without_noise(0.003))
+    assert not (tmp_path / "t.zarr").exists()
 
 
 @pytest.mark.parametrize(

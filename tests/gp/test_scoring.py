@@ -267,3 +267,37 @@ def test_scoring_on_ranks_is_rejected_before_any_work(monkeypatch):
     monkeypatch.setattr("apviz.gp.training.training.current", lambda: object())
     with pytest.raises(ValueError, match="optimiser must be adam on ranks: scoring runs in one process, got 'scoring'"):
         training(60)
+
+
+def test_a_training_in_float32_that_iterates_resumes_from_the_same_weights(tmp_path):
+    """The weights of the last step are in float64, whatever the dtype of the solves."""
+
+    def training(steps, path=None):
+        x, y = data(150)
+        settings = apviz.TrainingSettings(optimiser="scoring", steps=steps, max_epochs=1, noise_floor=1e-4)
+        return apviz.Training(x, y, settings, path=path, dtype=torch.float32, device=DEVICE)
+
+    whole = training(4).run()
+    training(2, tmp_path / "t.zarr").run()
+    resumed = training(4, tmp_path / "t.zarr")
+    assert resumed.steps_done == 2 and resumed.run() == whole
+
+
+def test_a_curvature_that_is_too_large_is_corrected_far_from_the_optimum_where_values_are_known():
+    """A gradient from probes has errors that are larger there than what the curvature changes."""
+
+    def steps_with(value):
+        target, taken = torch.tensor([0.0, 4.0, -3.0], dtype=torch.float64), []
+
+        def evaluate(raw):
+            away = raw - target
+            found = 50.0 * away.square().sum() if value else torch.tensor(torch.nan)
+            information = torch.diag(torch.tensor([100.0, 400.0, 400.0], dtype=torch.float64))  # 4 times too large
+            return Evaluation(100.0 * away, float(found), None, 0.0, information=information, rows=100)
+
+        scoring = Scoring(torch.zeros(3, dtype=torch.float64), [(None, None)] * 3, n=100, settled=0.05)
+        scoring.run(evaluate, lambda move: taken.append(move) or len(taken) < 60)
+        assert scoring.raw.tolist() == pytest.approx(target.tolist(), abs=0.1)
+        return len(taken)
+
+    assert steps_with(value=True) < steps_with(value=False)

@@ -19,7 +19,14 @@ from torch import Tensor
 from apviz.analysis.diagnosis.training import diagnose_training
 from apviz.duplicates import NEAR, DistinctRows, as_two, first_of, groups_of, merged, near_duplicates
 from apviz.gp.estimator.choices import DTYPES, training_dtype, training_settings
-from apviz.gp.estimator.noise_floor import EndOnFloor, continued_in_float64, is_on_floor, lower_floor, noise_floor_of
+from apviz.gp.estimator.noise_floor import (
+    EndOnFloor,
+    continued_in_float64,
+    is_on_floor,
+    lower_floor,
+    noise_floor_of,
+    require_free,
+)  # fmt: skip
 from apviz.gp.estimator.prior import Prior
 from apviz.gp.estimator.sklearn_kernels import SklearnModel
 from apviz.gp.estimator.tables import training_data, warn_of_rounding
@@ -215,13 +222,16 @@ def train(
     rows = without_drift(rows, drift)
     training = _training_of(gp, rows, scaling)
     floor, ending = lower_floor(gp, training, rows.y, n or len(rows.x)), EndOnFloor(training)
+    if floor is not None:
+        require_free(gp.path, training)
     hyperparameters = training.run(hooks if floor is None else [*hooks, ending])
-    has_ended = training.finished or ending.has_ended
+    # not after its last allowed step: with more of them it would go on, and continue from elsewhere
+    has_ended = ending.has_ended or (training.finished and training.settled_at is not None)
     if has_ended and floor is not None and is_on_floor(hyperparameters, training):
         log.info("σ² = %.2g is on the floor of float32: training continues in float64", hyperparameters.noise)
         first, training = training, continued_in_float64(gp, rows, training, hyperparameters, floor)
         hyperparameters = training.run(hooks)
-        before = f"after {first.steps_done} in float32 on {len(rows.x):,} rows"
+        before = f"after {first.steps_done} in float32 on {rows.n:,} rows"
         hyperparameters = replace(hyperparameters, provenance=f"{hyperparameters.provenance} in float64, {before}")
     done, trace = training.steps_done, training.trace
     if not training.finished:

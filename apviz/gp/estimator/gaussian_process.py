@@ -85,9 +85,9 @@ class GaussianProcess(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             for scoring in float64, else 1e-4. Scoring in float32 by default that stays there continues in float64 by
             exact steps on up to 3,000 rows: to 1e-6, more beyond 10,000. `fit` warns if σ² ends on the floor.
         stages, max_epochs, trace_estimator: settings that save work, `stages`, `max_epochs` and `estimator` of
-            `apviz.TrainingSettings`. Exact steps ignore them. `auto`: beyond 2,000 rows, with a solver that apviz
-            chooses, each solve ends after one epoch; from 8,000 rows on, 6 steps of scoring (40 of Adam) use a quarter
-            of the rows and 3 (20) half of them. `stages=(), max_epochs=None` solves on all rows, to the tolerance.
+            `apviz.TrainingSettings`. Exact steps by `auto` ignore them. `auto`: beyond 2,000 rows, with a solver of
+            apviz's choice, each solve ends after one epoch; from 8,000 rows on, 6 steps of scoring (40 of Adam) use a
+            quarter of the rows and 3 (20) half. `stages=(), max_epochs=None` solves on all rows, to the tolerance.
         scale: scale inputs and target. If false, everything stays in its own units. Inputs of a scikit-learn kernel
             are never scaled.
         variance: `solves`: one batched solve per up to 1,024 predicted rows; `neighbours`: given training rows nearby,

@@ -39,7 +39,7 @@ def noise_floor_of(gp: GaussianProcess, y: Tensor) -> float:
     if gp.noise_floor != "auto":
         return float(gp.noise_floor)
     n = len(y)
-    is_in_float64 = optimiser_of(gp, n, "") == "scoring" and training_dtype(gp, n) is torch.float64
+    is_in_float64 = optimiser_of(gp, n, gp.kernel) == "scoring" and training_dtype(gp, n) is torch.float64
     return share_of_variance(EXACT_FLOOR if takes_exact_steps(gp, n) or is_in_float64 else ESTIMATED_FLOOR, y)
 
 
@@ -61,7 +61,7 @@ def lower_floor(gp: GaussianProcess, training: Training, y: Tensor, n: int) -> f
 
 
 class EndOnFloor(TrainingHook):
-    """A hook that ends a training once σ² stays on its floor, as it will continue below it.
+    """A hook that ends a training once σ² stays on its floor and does not rise, as it will continue below it.
 
     Steps with some of the rows do not count, because few rows may not tell noise from detail.
 
@@ -75,10 +75,11 @@ class EndOnFloor(TrainingHook):
 
     def on_start(self, run: Run) -> None:
         training = self._training
-        if training.steps_done - training.settings.steps_in_stages < STEPS_ON_FLOOR:
+        if run.must_stop or training.steps_done - training.settings.steps_in_stages < STEPS_ON_FLOOR:
             return
-        latest = training.trace["step"]["noise"].values[-STEPS_ON_FLOOR:]
-        if (latest <= ON_FLOOR_FACTOR * training.settings.noise_floor).all():
+        # at the start of each step, and now
+        latest = [*training.trace["step"]["noise"].values[-STEPS_ON_FLOOR:], training.hyperparameters.noise]
+        if max(latest) <= ON_FLOOR_FACTOR * training.settings.noise_floor and latest[-1] <= latest[-2]:
             self.has_ended = True
             run.request_stop("σ² is on the floor of float32; the training continues in float64")
 
@@ -91,16 +92,34 @@ def continued_in_float64(
     Its trace is next to that of the first.
     """
     if len(rows.x) > FACTORED_ROWS:
-        generator = torch.Generator().manual_seed(first.settings.seed)
+        # not the rows of the search and the stages, which may have misled the first
+        generator = torch.Generator().manual_seed(first.settings.seed + 1)
         rows = rows.of(torch.randperm(len(rows.x), generator=generator)[:FACTORED_ROWS].sort().values)
-    path = None if gp.path is None else Path(gp.path)
     settings = replace(
         first.settings, noise_floor=floor, estimator="exact", max_epochs=None, stages=(), search_rows=0, restarts=0
     )  # fmt: skip
     return Training(
-        rows.x, rows.y, settings, path=path and path.with_name(f"{path.stem}-float64{path.suffix}"), initial=initial,
-        operator=gp.operator, dtype=torch.float64, device=gp.device, rows=rows,
+        rows.x, rows.y, settings, path=path_of_continued(gp.path), initial=initial, operator=gp.operator,
+        dtype=torch.float64, device=gp.device, rows=rows,
     )  # fmt: skip
+
+
+def path_of_continued(path: str | Path | None) -> Path | None:
+    """Return the path of the trace of a continued training, next to that of the first."""
+    return None if path is None else Path(path).with_name(f"{Path(path).stem}-float64{Path(path).suffix}")
+
+
+def require_free(path: str | Path | None, first: Training) -> None:
+    """Check, before the first training starts, that nothing is where it would continue.
+
+    Raises:
+        FileExistsError: something is there.
+    """
+    beside = path_of_continued(path)
+    if beside is not None and beside.exists() and not first.steps_done:
+        raise FileExistsError(
+            f"{beside} exists, where a training at {path} would continue in float64: delete it, or choose another path"
+        )
 
 
 def is_on_floor(h: Hyperparameters, training: Training) -> bool:
@@ -108,5 +127,5 @@ def is_on_floor(h: Hyperparameters, training: Training) -> bool:
 
     L-BFGS ends on a bound only if the gradient points beyond it. The others approach the floor from above.
     """
-    floor, is_exact = training.settings.noise_floor, training.settings.optimiser == "l-bfgs"
-    return floor > 0 and h.noise <= floor * (1 + 2 * ABOVE_FLOOR if is_exact else ON_FLOOR_FACTOR)
+    floor, is_by_lbfgs = training.settings.noise_floor, training.settings.optimiser == "l-bfgs"
+    return floor > 0 and h.noise <= floor * (1 + 2 * ABOVE_FLOOR if is_by_lbfgs else ON_FLOOR_FACTOR)

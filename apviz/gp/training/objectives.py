@@ -72,7 +72,7 @@ class _LookAtRun(Hook):
         if solution.stop_reason is StopReason.STOPPED:
             raise SolveStopped(solution.stop_message)
         if self._run.must_stop:
-            raise SolveStopped("stopped: a hook requested it")
+            raise SolveStopped(f"stopped: {self._run.stop_requested}")
         if solution.stop_reason is StopReason.DIVERGED:
             raise RuntimeError(f"the solve {solution.stop_message}")
 

@@ -1,4 +1,4 @@
-"""Optimisers of the raw parameters of a training: Adam and scoring with estimated gradients, L-BFGS on exact values."""
+"""Optimisers of the raw parameters of a training: Adam, scoring, and L-BFGS on exact values."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from apviz.kernels import Kernel
 #: transform of positive numbers: `softplus` as in GPyTorch, `log` as in scikit-learn
 Transform = Literal["softplus", "log"]
 
-# Under L-BFGS a positive number may change by the factor RANGE. The noise stays above its floor by ABOVE_FLOOR times
-# the floor, at least by LEAST_NOISE.
+# Under L-BFGS and scoring a positive number may change by the factor RANGE. The noise stays above its floor by
+# ABOVE_FLOOR times the floor, at least by LEAST_NOISE.
 RANGE, ABOVE_FLOOR, LEAST_NOISE = 1e5, 1e-3, 1e-12
 
 #: least and largest value

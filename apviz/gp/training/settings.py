@@ -137,7 +137,7 @@ class TrainingSettings:
         epochs, that is the budget. `python -m benchmarks.training` measures what they gain and cost.
 
         Raises:
-            ValueError: the optimiser is L-BFGS, which uses all rows.
+            ValueError: its steps are exact, which use all rows.
 
         Examples:
             >>> import apviz
@@ -307,6 +307,8 @@ class TrainingProgress(TrainingHook):
         self._seconds, self._steps = 0.0, 0
 
     def on_step(self, step: Step, settings: TrainingSettings) -> None:
+        if step.number == 1:
+            self._seconds, self._steps = 0.0, 0  # of the training before
         self._seconds, self._steps = self._seconds + step.seconds, self._steps + 1
         if step.number % self.every and step.number != settings.steps:
             return
@@ -323,5 +325,3 @@ class TrainingProgress(TrainingHook):
             f"{step.hyperparameters_after.noise:.3g}, {solved}{unconverged}, {most}{left:.0f} s left",
             highlight=False,
         )
-        if step.number == settings.steps:
-            self._seconds, self._steps = 0.0, 0  # for the next training

@@ -153,7 +153,7 @@ class TrainingState:
         """Restore the last finished step of a checkpoint, from which the trace continues."""
         steps = {name: arrays.pop(f"{TRACED}{name}") for name in STEP if f"{TRACED}{name}" in arrays}
         raw, weights = torch.from_numpy(arrays.pop("raw")), arrays.pop("weights")
-        self.objective.weights = torch.from_numpy(weights).to(like) if weights.size else None
+        self.objective.weights = torch.from_numpy(weights).to(like.device) if weights.size else None
         self.record.variable_attrs["step", "kappa"] = {"is_estimate": bool(arrays.pop(KAPPA_IS_ESTIMATE))}
         self.optimiser.restore(raw, arrays)
         self.record.attrs = attributes | {"training_settings": self.record.attrs["training_settings"]}

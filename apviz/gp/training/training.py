@@ -64,7 +64,7 @@ class Training:
 
     `run` takes the remaining steps; run it again to resume after an interruption. With a path, every step updates the
     trace and a checkpoint next to it (`*.zarr.checkpoint.npz`). After a kill, create the same `Training` again: it
-    resumes from the last finished step. Adam then gives the same result; L-BFGS restarts from the last hyperparameters.
+    resumes from the last finished step, L-BFGS from the last hyperparameters; the others then give the same result.
     Only this training's own files are written, and only one training at a time runs at a path.
 
     Args:
