@@ -225,7 +225,7 @@ def train(
     if floor is not None:
         require_free(gp.path, training)
     hyperparameters = training.run(hooks if floor is None else [*hooks, ending])
-    # not after its last allowed step: with more of them it would go on, and continue from elsewhere
+    # not after its last allowed step: with more of them it would continue, and leave from elsewhere
     has_ended = ending.has_ended or (training.finished and training.settled_at is not None)
     if has_ended and floor is not None and is_on_floor(hyperparameters, training):
         log.info("σ² = %.2g is on the floor of float32: training continues in float64", hyperparameters.noise)
@@ -233,12 +233,18 @@ def train(
         hyperparameters = training.run(hooks)
         before = f"after {first.steps_done} in float32 on {rows.n:,} rows"
         hyperparameters = replace(hyperparameters, provenance=f"{hyperparameters.provenance} in float64, {before}")
+    _warn_of_end(gp, training, hyperparameters)
+    return hyperparameters, training.trace
+
+
+def _warn_of_end(gp: GaussianProcess, training: Training, hyperparameters: Hyperparameters) -> None:
+    """Warn if the training was stopped, has not settled, or ended on the floor of its noise."""
     done, trace = training.steps_done, training.trace
     if not training.finished:
         warnings.warn(
             f"the training was stopped by a hook after {done} of at most {gp.max_steps} steps; the model uses the "
             "hyperparameters of the last step",
-            stacklevel=3,
+            stacklevel=4,
         )
     elif training.settled_at is None:
         found = diagnose_training(trace)
@@ -248,7 +254,7 @@ def train(
             f"the training has not settled in {done} of at most {gp.max_steps} steps.{why} Raise max_steps; with a "
             "path it resumes from the last step. If it never settles, use more probes, or a smaller step_size of Adam.",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     if is_on_floor(hyperparameters, training):
         floor = training.settings.noise_floor
@@ -258,9 +264,8 @@ def train(
             f"still rises below it: if the data have so little noise, noise_floor={floor / LOWER_BY:.0e}{also} may "
             "predict better",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
-    return hyperparameters, trace
 
 
 def fitted_kernel(gp: GaussianProcess, h: Hyperparameters, scaling: Scaling, d: int) -> SklearnKernel | Kernel | None:

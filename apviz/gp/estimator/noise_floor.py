@@ -115,10 +115,10 @@ def require_free(path: str | Path | None, first: Training) -> None:
     Raises:
         FileExistsError: something is there.
     """
-    beside = path_of_continued(path)
-    if beside is not None and beside.exists() and not first.steps_done:
+    neighbour = path_of_continued(path)
+    if neighbour is not None and neighbour.exists() and not first.steps_done:
         raise FileExistsError(
-            f"{beside} exists, where a training at {path} would continue in float64: delete it, or choose another path"
+            f"{neighbour} exists, where a training at {path} would continue in float64; delete it, or use another path"
         )
 
 
