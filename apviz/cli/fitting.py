@@ -129,12 +129,11 @@ def fit(
             model=variogram, sill=sill, range=range, nugget=nugget, nu=nu, anis=anis, angles=angles,
             convention=convention,
         )  # fmt: skip
-        scales = (lengthscale, outputscale, noise)
-        asked.check(scales, kernel=kernel, is_geographic=geographic is not None)
+        asked.check((lengthscale, outputscale, noise), kernel=kernel, is_geographic=geographic is not None)
         columns = {"inputs": inputs, "ids": ids, "missing": missing, "decimal": decimal_marks(decimal)}
         columns |= {"dates": date_orders(dates), "duplicates": "drop" if drop_duplicates else "keep"}
         raw = _load(dataset, target, n, seed, columns, geographic)
-        given = _given(raw, kernel, *scales, asked.variogram())
+        given = _given(raw, kernel, lengthscale, outputscale, noise, asked.variogram())
         settings: dict[str, Any] = {"drift": drift, "max_steps": max_steps, "dtype": dtype, "device": device}
         settings |= {"operator": operator, "noise_floor": "auto" if noise_floor is None else noise_floor}
         gp = _fitted(raw, _kernel(raw, kernel, asked, given), given, training_rows, seed, settings)
