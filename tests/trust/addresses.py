@@ -159,7 +159,7 @@ def _models(page: str) -> list[Any]:
     }
     view = View()
     view.param.page.objects = list(PAGES)
-    return [view, SystemChoice(Limits()), *own[page]]
+    return [view, SystemChoice(Limits()), *own.get(page, [])]
 
 
 @functools.cache

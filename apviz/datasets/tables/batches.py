@@ -12,7 +12,7 @@ import pyarrow
 import pyarrow.compute as pc
 import pyarrow.parquet
 
-from apviz.datasets.tables.arrays import SizeLimits, check_parquet, read_arrays, readable, without_index
+from apviz.datasets.tables.arrays import SizeLimits, check_parquet, read_arrays, read_parquet, readable, without_index
 from apviz.datasets.tables.distinct_texts import DistinctTexts
 from apviz.datasets.tables.reading import READERS, TextFormat, columns_with_commas, layout_of, require_table, text_parts
 from apviz.datasets.tables.text_types import TextTypes, trimmed
@@ -216,15 +216,18 @@ class _ArrayBatches(Batches):
             yield {name: pyarrow.chunked_array([each]) for name, each in stripped.items()}
 
 
+#: the batches of each of `READERS`
+_BATCHES_OF: Final[Mapping[Any, Callable[[Path, SizeLimits, int], Batches]]] = {
+    read_parquet: _ParquetBatches, read_arrays: _ArrayBatches,
+}  # fmt: skip
+
+
 def open_batches(path: Path, *, name: str, decimal: Any, limits: SizeLimits) -> Batches:
     """Open a table to read it in batches. Text and Parquet are never in memory as a whole, arrays are."""
     require_table(path)
-    readers: list[Callable[[], Batches]] = [
-        lambda: _ParquetBatches(path, limits, BATCH), lambda: _ArrayBatches(path, limits, BATCH),
-    ]  # fmt: skip
-    for endings, opened in zip(READERS, readers, strict=True):
+    for endings, reader in READERS.items():
         if path.name.lower().endswith(endings):
-            return opened()
+            return _BATCHES_OF[reader](path, limits, BATCH)
     return _TextBatches(path, name, decimal, limits, BATCH)
 
 
