@@ -18,6 +18,7 @@ from apviz.datasets.tables.columns import quoted
 from apviz.datasets.tables.new_rows import NewRows
 from apviz.gp.prediction.prediction_accuracy import PredictionAccuracy, together
 from apviz.gp.prediction.variances import MAX_BATCH
+from apviz.settings import require
 from apviz.solvers import Hook
 from apviz.table_models.saved import accuracy_of, target_of
 
@@ -176,6 +177,7 @@ def _writer(
 
         yield to_csv
         return
+    require(ending == ".parquet", "ending", ending, ".csv or .parquet")
     fields = [pyarrow.field(name, pyarrow.float64()) for name in asked.names]
     schema = pyarrow.schema([*copied, *fields], metadata={"predictions": asked.sentence(predictor.gp)})
     with pyarrow.parquet.ParquetWriter(file, schema) as parquet:
