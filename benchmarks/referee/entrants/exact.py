@@ -2,7 +2,7 @@
 
 Without given hyperparameters they are fitted to 250 rows, 500, and so on. A fit to some of the rows counts only if it
 predicts other rows better than the fit before, as a likelihood of few rows may be largest without any noise. A fit
-predicts with all rows if the next one, of twice the rows and eight times the work, would not leave half of the budget.
+predicts with all rows if the next one, of twice the rows and four times the work, would not leave half of the budget.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import apviz
 from apviz.hyperparameters import Hyperparameters
 from benchmarks.referee.task import Clock, Prediction, Task
 
-FIRST, TIMES, WORK = 250, 2, 8
+FIRST, TIMES, WORK = 250, 2, 4
 #: rows that judge a fit to others
 JUDGING = 500
 #: share of the budget that is left for predicting
