@@ -118,7 +118,7 @@ REFUSED = {
         lambda: example(30, 2, kernels.GridInterpolationKernel(kernels.RBFKernel(), grid_size=10, num_dims=2)),
         plainly, "a grid that GPyTorch fits to the rows of each call.*give it grid_bounds",
     ),
-    "predictions of a `forward` that does so": (
+    "predictions of a `forward` that scales inputs by the rows of each call": (
         lambda: example(30, 2, **returning(lambda k, x: k(x / x.max(0)[0]))), plainly,
         "Model.forward makes a row depend on other rows.*ScaleToBounds",
     ),
