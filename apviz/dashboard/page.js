@@ -112,9 +112,14 @@
   const escaped = (text) => text.replaceAll("<", "\\u003c");
 
   // The last click on a tab or chip of the preview is kept, and carried out on the page that replaces it.
+  const NEAR_TAB = 40; // pixels
   let kept = null;
-  addEventListener("click", ({ target }) => {
-    const pressed = target.closest?.("#apviz-first :is(nav, .chips) > span");
+  addEventListener("click", ({ target, clientX }) => {
+    // a click between tabs is meant for the nearest: the page's own tabs are some pixels away
+    const distance = (tab) => Math.max(tab.getBoundingClientRect().left - clientX, clientX - tab.getBoundingClientRect().right);
+    const tabs = [...(target.closest?.("#apviz-first nav")?.children ?? [])].filter((each) => distance(each) < NEAR_TAB);
+    const pressed =
+      target.closest?.("#apviz-first :is(nav, .chips) > span") ?? tabs.sort((one, other) => distance(one) - distance(other))[0];
     if (!pressed) return;
     document.querySelector("#apviz-first .pressed")?.classList.remove("pressed");
     pressed.classList.add("pressed");

@@ -42,6 +42,16 @@ def test_a_click_on_the_preview_is_carried_out_once_the_page_is_live(visit, part
 
 
 @pytest.mark.slow
+def test_a_click_between_the_tabs_of_the_preview_is_meant_for_the_nearest(visit):
+    someone = visit()
+    someone.tab.goto(someone.server.address({}), wait_until="commit")
+    box = someone.tab.locator("#apviz-first nav > span", has_text="Replay").bounding_box()
+    someone.tab.mouse.click(box["x"] + box["width"] + 3, box["y"] + box["height"] / 2)
+    someone.look()
+    someone.tab.get_by_role("tab", selected=True).filter(has_text="Replay").wait_for()
+
+
+@pytest.mark.slow
 def test_controls_work_before_the_chart_replaces_its_preview_which_a_pointer_hastens(visit, server):
     someone = visit()
     # a browser that is never idle
