@@ -116,10 +116,10 @@
   let kept = null;
   addEventListener("click", ({ target, clientX }) => {
     // a click between tabs is meant for the nearest: the page's own tabs are some pixels away
-    const distance = (tab) => Math.max(tab.getBoundingClientRect().left - clientX, clientX - tab.getBoundingClientRect().right);
-    const tabs = [...(target.closest?.("#apviz-first nav")?.children ?? [])].filter((each) => distance(each) < NEAR_TAB);
-    const pressed =
-      target.closest?.("#apviz-first :is(nav, .chips) > span") ?? tabs.sort((one, other) => distance(one) - distance(other))[0];
+    const away = (tab, { left, right } = tab.getBoundingClientRect()) => Math.max(left - clientX, clientX - right);
+    const tabs = [...(target.closest?.("#apviz-first nav")?.children ?? [])].filter((each) => away(each) < NEAR_TAB);
+    const [nearest] = tabs.sort((one, other) => away(one) - away(other));
+    const pressed = target.closest?.("#apviz-first :is(nav, .chips) > span") ?? nearest;
     if (!pressed) return;
     document.querySelector("#apviz-first .pressed")?.classList.remove("pressed");
     pressed.classList.add("pressed");
