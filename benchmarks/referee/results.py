@@ -67,11 +67,13 @@ def cells(folder: Path) -> list[dict[str, Any]]:
 
 
 def machines(folder: Path) -> list[str]:
-    """Return the machines of a folder's runs, in words."""
-    seen = {}
+    """Return the machines of a folder's runs, in words, each once with all versions of apviz."""
+    seen: dict[str, dict[str, bool]] = {}
     for path in sorted(folder.glob("*.json")):
         for each in read(path)["machines"]:
-            versions = ", ".join(f"{name} {version}" for name, version in each["versions"].items() if version)
+            named = {name: version for name, version in each["versions"].items() if version}
+            own = named.pop("apviz", "of unknown version")
+            others = ", ".join(f"{name} {version}" for name, version in named.items())
             words = f"one core of {each['cores']} of {each['processor']}, {each['memory_gib']:.0f} GiB"
-            seen[f"{words}, Python {each['python']}, {versions}"] = True
-    return list(seen)
+            seen.setdefault(f"{words}, Python {each['python']}, {others}", {})[own] = True
+    return [f"{words}, apviz {', '.join(sorted(versions))}" for words, versions in seen.items()]

@@ -26,7 +26,7 @@ from apviz.gp.estimator.noise_floor import (
     lower_floor,
     noise_floor_of,
     require_free,
-)  # fmt: skip
+)
 from apviz.gp.estimator.prior import Prior
 from apviz.gp.estimator.sklearn_kernels import SklearnModel
 from apviz.gp.estimator.tables import training_data, warn_of_rounding
@@ -225,7 +225,7 @@ def train(
     if floor is not None:
         require_free(gp.path, training)
     hyperparameters = training.run(hooks if floor is None else [*hooks, ending])
-    # not after its last allowed step: with more of them it would continue, and leave from elsewhere
+    # not after its last allowed step: with more steps it would end elsewhere, and float64 would start from there
     has_ended = ending.has_ended or (training.finished and training.settled_at is not None)
     if has_ended and floor is not None and is_on_floor(hyperparameters, training):
         log.info("σ² = %.2g is on the floor of float32: training continues in float64", hyperparameters.noise)
